@@ -27,7 +27,7 @@ pub enum Attribute<'a> {
     Tensors(Vec<Tensor<'a>>),
     /// `GRAPHS`
     Graphs(Vec<Arc<Graph<'a>>>),
-    /// A kind that this crate does not carry, by name: sparse tensors and types.
+    /// A kind that this crate does not carry, by name: sparse tensors, types, tensors of strings.
     Other(&'static str),
 }
 
@@ -48,4 +48,25 @@ impl Attribute<'_> {
             Self::Other(kind) => kind,
         }
     }
+}
+
+macro_rules! from {
+    ($($source:ty => $variant:ident($convert:expr);)*) => {$(
+        impl<'a> From<$source> for Attribute<'a> {
+            fn from(value: $source) -> Self {
+                Self::$variant($convert(value))
+            }
+        }
+    )*};
+}
+
+from! {
+    f32 => Float(std::convert::identity);
+    i64 => Int(std::convert::identity);
+    &str => String(|s: &str| s.as_bytes().to_vec());
+    Vec<f32> => Floats(std::convert::identity);
+    Vec<i64> => Ints(std::convert::identity);
+    Vec<&str> => Strings(|s: Vec<&str>| s.iter().map(|s| s.as_bytes().to_vec()).collect());
+    Tensor<'a> => Tensor(std::convert::identity);
+    Graph<'a> => Graph(Arc::new);
 }

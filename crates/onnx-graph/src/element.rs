@@ -107,8 +107,7 @@ impl ElementType {
 
     /// An integer of 8 to 64 bits, signed or not.
     pub fn is_integer(self) -> bool {
-        self.is_signed_integer()
-            || matches!(self, Self::Uint8 | Self::Uint16 | Self::Uint32 | Self::Uint64)
+        self.is_signed_integer() || matches!(self, Self::Uint8 | Self::Uint16 | Self::Uint32 | Self::Uint64)
     }
 
     /// A signed integer of 8 to 64 bits.

@@ -1,6 +1,6 @@
 //! The graph itself: arenas of nodes and values, with def-use kept up to date.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use crate::{Attribute, Error, Tensor, TensorType};
 
@@ -43,9 +43,16 @@ pub struct Value<'a> {
     pub constant: Option<Tensor<'a>>,
     pub(crate) producer: Option<(NodeId, usize)>,
     pub(crate) uses: Vec<Use>,
+    pub(crate) opaque: bool,
 }
 
 impl Value<'_> {
+    /// Whether this is an initializer: one with [`Value::constant`], or one whose contents this crate does not carry
+    /// (strings, sparse tensors, element types newer than it).
+    pub fn is_initializer(&self) -> bool {
+        self.opaque || self.constant.is_some()
+    }
+
     /// The node and output index that make this value; `None` for inputs, constants and outer-scope values.
     pub fn producer(&self) -> Option<(NodeId, usize)> {
         self.producer
@@ -163,6 +170,7 @@ impl<'a> Graph<'a> {
             constant: None,
             producer: None,
             uses: Vec::new(),
+            opaque: false,
         });
         self.by_name.insert(name.to_owned(), id);
         id
@@ -188,6 +196,11 @@ impl<'a> Graph<'a> {
             });
         }
         value.constant = Some(tensor);
+    }
+
+    /// Says that a value is an initializer whose contents this crate does not carry.
+    pub fn set_opaque(&mut self, value: ValueId) {
+        self.values[value.0].opaque = true;
     }
 
     /// Appends a graph input.
@@ -271,11 +284,55 @@ impl<'a> Graph<'a> {
         &self.outputs
     }
 
-    /// Values that the graph reads but neither declares nor makes: names of an outer scope.
+    /// Values that the graph reads but neither declares nor makes: names of an outer scope. Linear in the graph's size.
     pub fn outer_values(&self) -> impl Iterator<Item = ValueId> + '_ {
-        self.values().filter_map(|(id, v)| {
-            let free = v.producer.is_none() && v.constant.is_none() && !self.inputs.contains(&id);
-            (free && (!v.uses.is_empty() || self.outputs.contains(&id))).then_some(id)
-        })
+        let mut free: Vec<bool> = self
+            .values
+            .iter()
+            .map(|v| v.producer.is_none() && !v.is_initializer() && !v.uses.is_empty())
+            .collect();
+        for output in &self.outputs {
+            let value = self.value(*output);
+            free[output.0] = value.producer.is_none() && !value.is_initializer();
+        }
+        for input in &self.inputs {
+            free[input.0] = false;
+        }
+        free.into_iter().enumerate().filter_map(|(i, free)| free.then_some(ValueId(i)))
+    }
+
+    /// The outer-scope values that the bodies of `node` read, as values of this graph: what [`Graph::add_node`] takes
+    /// as `implicit`. Each is there once, in order of first mention.
+    pub fn capture(&mut self, node: &Node<'a>) -> Vec<ValueId> {
+        let mut captured = Vec::new();
+        let mut seen = HashSet::new();
+        for (_, body) in node.bodies() {
+            for outer in body.outer_values() {
+                let id = self.value_named(&body.value(outer).name);
+                if seen.insert(id) {
+                    captured.push(id);
+                }
+            }
+        }
+        captured
+    }
+
+    /// Checks that every value has one origin: it is an input, an initializer or a node's output, and only one of these.
+    ///
+    /// # Errors
+    /// [`Error::Graph`] naming the first value that has two.
+    pub fn check(&self) -> Result<(), Error> {
+        let mut origins: Vec<usize> = self
+            .values
+            .iter()
+            .map(|v| usize::from(v.producer.is_some()) + usize::from(v.is_initializer()))
+            .collect();
+        for input in &self.inputs {
+            origins[input.0] += 1;
+        }
+        match origins.iter().position(|&n| n > 1) {
+            Some(i) => Err(Error::Graph(format!("the value '{}' is defined twice", self.values[i].name))),
+            None => Ok(()),
+        }
     }
 }

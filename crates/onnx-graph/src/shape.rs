@@ -25,6 +25,18 @@ impl Dim {
     }
 }
 
+impl From<usize> for Dim {
+    fn from(size: usize) -> Self {
+        Self::Known(size)
+    }
+}
+
+impl From<&str> for Dim {
+    fn from(name: &str) -> Self {
+        Self::Symbol(name.to_owned())
+    }
+}
+
 /// A declared shape of known rank.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
 pub struct Shape(pub Vec<Dim>);
