@@ -6,13 +6,15 @@ use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
 
 use super::host::Host;
+use crate::layout::Layout;
 
 /// A lock file: packages, each pinned to one version.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Lock {
+    /// Every package of the file, in its order.
     #[serde(rename = "package")]
-    packages: Vec<Locked>,
+    pub packages: Vec<Locked>,
 }
 
 /// One release of one package, with its wheels for every platform.
@@ -46,17 +48,17 @@ impl Lock {
         Self::parse(&text).with_context(|| format!("{} is not a valid lock file", path.display()))
     }
 
+    /// `deps/lock.toml`.
+    pub fn of_project(layout: &Layout) -> Result<Self> {
+        Self::read(&layout.root().join("deps/lock.toml"))
+    }
+
     fn parse(text: &str) -> Result<Self> {
         let lock: Self = toml::from_str(text)?;
         for wheel in lock.packages.iter().flat_map(|package| &package.wheels) {
             wheel.check()?;
         }
         Ok(lock)
-    }
-
-    /// Every package of the file, in its order.
-    pub fn packages(&self) -> &[Locked] {
-        &self.packages
     }
 
     /// The release of `name` that the lock holds, or its first if there are several.
@@ -107,12 +109,12 @@ mod tests {
         let linux = ["mlx-cpu", "mlx-cuda-12", "mlx-cuda-13"];
         for minor in 11..=14 {
             for host in [Host::linux("x86_64", minor), Host::linux("aarch64", minor)] {
-                for package in committed().packages().iter().filter(|package| package.name != "mlx-metal") {
+                for package in committed().packages.iter().filter(|package| package.name != "mlx-metal") {
                     package.wheel_for(&host).unwrap();
                 }
             }
             let mac = Host::macos((14, 0), minor);
-            for package in committed().packages() {
+            for package in committed().packages {
                 let name = package.name.as_str();
                 assert_eq!(
                     package.wheel_for(&mac).is_ok(),

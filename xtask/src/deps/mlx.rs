@@ -92,6 +92,11 @@ impl Flavour {
     }
 }
 
+/// The part's name in the state file.
+pub fn part_name(flavour: Flavour) -> String {
+    format!("mlx-{}", flavour.name())
+}
+
 /// Wheels that libmlx is made of on Linux, besides its own.
 #[derive(Debug)]
 pub struct LinuxExtras {

@@ -5,24 +5,25 @@
 
 mod host;
 pub mod lock;
-pub mod mlx;
+mod mlx;
 mod mlx_c;
-mod part;
+pub mod part;
 mod pip;
 mod progress;
-pub mod state;
+mod state;
+pub mod survey;
 pub mod tools;
 mod venv;
 mod wheel;
 
-use std::fs::{self, File};
-use std::path::Path;
+use std::fs::{self, File, TryLockError};
+use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
 use crate::layout::Layout;
 use host::Host;
-use lock::Lock;
+use lock::{Lock, Locked};
 use mlx::Flavour;
 use part::Part;
 use pip::Fetcher;
@@ -53,64 +54,98 @@ pub struct Args {
 
 /// Puts everything in place.
 pub fn run(layout: &Layout, args: &Args) -> Result<()> {
-    create_dir(&layout.downloads())?;
-    let guard = File::create(layout.deps().join("lock")).context("cannot create .deps/lock")?;
-    guard.lock().context("cannot lock .deps")?;
-
-    let python = Python::find()?;
     tools::cxx()?;
-    let host = Host::detect(python.minor)?;
-    let flavour = args.mlx.or_else(|| active(layout)).unwrap_or_else(|| Flavour::default_for(&host));
-    let lock = Lock::read(&layout.root().join("deps/lock.toml"))?;
-    let mut state = State::load(layout);
-    if args.force {
-        state.clear()?;
-    }
-
-    venv::create(layout, &mut state, &python)?;
-    let parts = part::all(layout, &host, &lock, flavour)?;
-    let missing: Vec<&Part> = parts.iter().filter(|part| !part.is_current(&state)).collect();
-    let fetcher = Fetcher::new(layout, &host);
-    fetcher.fetch_all(&part::packages(&missing))?;
-    let progress = Progress::new();
-    for part in &missing {
-        let bar = progress.step(&format!("unpack {}", part.name()));
-        let built = part.build(&mut state, &fetcher);
-        bar.finish(built.is_ok());
-        built?;
-    }
-    let mlx_c = mlx_c::recipe(layout.root())?;
-    let target = layout.deps().join("mlx-c");
-    if !state.is_current("mlx-c", &mlx_c, &target) {
-        let bar = progress.step(&format!("mlx-c (in mlx-sys {})", mlx_c.version));
-        let built = state.install("mlx-c", mlx_c, &target, |into| mlx_c::build(layout.root(), into));
-        bar.finish(built.is_ok());
-        built?;
-    }
-    link(layout, flavour, args.keep_active)?;
-
-    let packages = venv::packages_recipe(layout)?;
-    if !venv::is_filled(layout, &state, &packages) {
-        let bar = progress.step("Python packages");
-        let filled = venv::fill(layout, &mut state, packages, || {});
-        bar.finish(filled.is_ok());
-        filled?;
-    }
+    let mut deps = Deps::open(layout, args.force)?;
+    let flavour = args.mlx.or_else(|| active(layout)).unwrap_or_else(|| Flavour::default_for(&deps.host));
+    let lock = Lock::of_project(layout)?;
+    deps.install(&part::all(layout, &deps.host, &lock, flavour)?)?;
+    deps.link(flavour, args.keep_active)?;
+    deps.fill_venv()?;
     remove(&layout.staging())
 }
 
+/// `.deps` opened for writing: one process at a time, with pip at hand.
+pub struct Deps<'a> {
+    layout: &'a Layout,
+    /// Held as long as this lives.
+    _guard: File,
+    state: State,
+    host: Host,
+    fetcher: Fetcher<'a>,
+}
+
+impl<'a> Deps<'a> {
+    /// Waits for other processes to be done, and makes the virtual environment (whose pip fetches) if there is none.
+    ///
+    /// With `force` nothing that is in place counts.
+    pub fn open(layout: &'a Layout, force: bool) -> Result<Self> {
+        create_dir(&layout.downloads())?;
+        let guard = exclusive(&layout.deps().join("lock"))?;
+        let python = Python::find()?;
+        let host = Host::detect(python.minor)?;
+        let mut state = State::load(layout);
+        if force {
+            state.clear()?;
+        }
+        let progress = Progress::new();
+        venv::create(layout, &mut state, &python, &progress)?;
+        let fetcher = Fetcher::new(layout, host.clone(), progress);
+        Ok(Self { layout, _guard: guard, state, host, fetcher })
+    }
+
+    /// The wheel of `package` for this host, from the cache or the network; its hash is checked either way.
+    pub fn fetch(&self, package: &Locked) -> Result<PathBuf> {
+        self.fetcher.fetch(package)
+    }
+
+    /// Fetches what the missing ones of `parts` are made of, all at once, and puts them in place.
+    pub fn install(&mut self, parts: &[Part<'_>]) -> Result<()> {
+        let missing: Vec<&Part<'_>> = parts.iter().filter(|part| !part.is_current(&self.state)).collect();
+        self.fetcher.fetch_all(&part::packages(&missing))?;
+        for part in missing {
+            let wheels =
+                part.wheels().iter().map(|package| self.fetch(package)).collect::<Result<Vec<_>>>()?;
+            let step = format!("unpack {}", part.name());
+            self.fetcher.progress().during(&step, || part.build(&mut self.state, &wheels))?;
+        }
+        Ok(())
+    }
+
+    fn fill_venv(&mut self) -> Result<()> {
+        let recipe = venv::packages_recipe(self.layout)?;
+        if venv::is_filled(self.layout, &self.state, &recipe) {
+            return Ok(());
+        }
+        let progress = self.fetcher.progress();
+        progress.during("Python packages", || venv::fill(self.layout, &mut self.state, recipe))
+    }
+
+    fn link(&self, flavour: Flavour, keep_active: bool) -> Result<()> {
+        if !keep_active || active(self.layout).is_none() {
+            symlink(Path::new(flavour.name()), &self.layout.mlx().join("active"))?;
+        }
+        let ort = self.layout.ort_library(ORT_VERSION);
+        let folder = self.layout.deps().join("ort");
+        let relative = ort.strip_prefix(&folder).context("the library lies in .deps/ort")?;
+        symlink(relative, &folder.join("libonnxruntime"))
+    }
+}
+
 /// The flavour that `.deps/mlx/active` points at.
-pub fn active(layout: &Layout) -> Option<Flavour> {
+fn active(layout: &Layout) -> Option<Flavour> {
     let target = fs::read_link(layout.mlx().join("active")).ok()?;
     Flavour::named(target.to_str()?)
 }
 
-fn link(layout: &Layout, flavour: Flavour, keep_active: bool) -> Result<()> {
-    if !keep_active || active(layout).is_none() {
-        symlink(Path::new(flavour.name()), &layout.mlx().join("active"))?;
+fn exclusive(path: &Path) -> Result<File> {
+    let file = File::create(path).with_context(|| format!("cannot create {}", path.display()))?;
+    match file.try_lock() {
+        Ok(()) => return Ok(file),
+        Err(TryLockError::WouldBlock) => {
+            eprintln!("waiting for another `cargo xtask` that is at work in .deps")
+        }
+        Err(TryLockError::Error(error)) => bail!("cannot lock {}: {error}", path.display()),
     }
-    let ort = layout.ort_library(ORT_VERSION);
-    let folder = layout.deps().join("ort");
-    let relative = ort.strip_prefix(&folder).context("the library lies in .deps/ort")?;
-    symlink(relative, &folder.join("libonnxruntime"))
+    file.lock().with_context(|| format!("cannot lock {}", path.display()))?;
+    Ok(file)
 }

@@ -22,19 +22,24 @@ const AT_ONCE: usize = 4;
 /// Fetches locked wheels into `.deps/downloads`.
 pub struct Fetcher<'a> {
     layout: &'a Layout,
-    host: &'a Host,
+    host: Host,
     progress: Progress,
 }
 
 impl<'a> Fetcher<'a> {
     /// A fetcher that runs the pip of `.deps/venv`.
-    pub fn new(layout: &'a Layout, host: &'a Host) -> Self {
-        Self { layout, host, progress: Progress::new() }
+    pub fn new(layout: &'a Layout, host: Host, progress: Progress) -> Self {
+        Self { layout, host, progress }
+    }
+
+    /// Where progress is shown.
+    pub fn progress(&self) -> &Progress {
+        &self.progress
     }
 
     /// The wheel of `package` for this host: from the cache if it is there and its hash is right, else downloaded.
     pub fn fetch(&self, package: &Locked) -> Result<PathBuf> {
-        let wheel = package.wheel_for(self.host)?;
+        let wheel = package.wheel_for(&self.host)?;
         let path = self.layout.downloads().join(&wheel.file);
         if path.exists() && verify(&path, wheel).is_ok() {
             return Ok(path);
@@ -87,7 +92,8 @@ impl<'a> Fetcher<'a> {
 /// `pip <command>` of the virtual environment with the options that every use shares.
 pub fn pip(layout: &Layout, command: &str) -> Command {
     let mut pip = Command::new(layout.venv_python());
-    pip.args(["-m", "pip", "--disable-pip-version-check", "--no-input", command, "--quiet"]);
+    // -I: a PYTHONPATH of the user's must not count as installed packages. pip's own settings still hold.
+    pip.args(["-I", "-m", "pip", "--disable-pip-version-check", "--no-input", command, "--quiet"]);
     pip.args(["--no-deps", "--require-hashes", "--only-binary=:all:", "--progress-bar=off"]);
     pip.arg("--find-links").arg(layout.downloads());
     pip
@@ -121,9 +127,9 @@ pub fn watch(pip: &mut Command, mut tick: impl FnMut()) -> Result<()> {
 
 /// The line of pip's that tells why, without its prefix.
 fn last_error(said: &str) -> String {
-    let errors = said.lines().filter_map(|line| line.strip_prefix("ERROR: "));
-    let line = errors.last().or_else(|| said.lines().rfind(|line| !line.trim().is_empty()));
-    format!("pip says: {}", line.unwrap_or("nothing").trim())
+    let error = said.lines().rfind(|line| line.starts_with("ERROR: "));
+    let line = error.or_else(|| said.lines().rfind(|line| !line.trim().is_empty())).unwrap_or("nothing");
+    format!("pip says: {}", line.trim_start_matches("ERROR: ").trim())
 }
 
 /// Adds the likely cause when pip found no file that fits.

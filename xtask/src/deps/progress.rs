@@ -3,6 +3,7 @@
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
+use anyhow::Result;
 use indicatif::{HumanBytes, MultiProgress, ProgressBar, ProgressStyle};
 
 /// The bars of one command.
@@ -32,11 +33,13 @@ impl Progress {
         self.bar(name, ProgressBar::new(bytes), style, Some(bytes))
     }
 
-    /// A step of unknown length.
-    pub fn step(&self, name: &str) -> Bar {
+    /// Shows a step of unknown length while `work` runs.
+    pub fn during<T>(&self, name: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
         let bar = self.bar(name, ProgressBar::new_spinner(), "  {prefix:28} {spinner} {elapsed}", None);
         bar.bar.enable_steady_tick(Duration::from_millis(120));
-        bar
+        let result = work();
+        bar.finish(result.is_ok());
+        result
     }
 
     fn bar(&self, name: &str, bar: ProgressBar, style: &str, bytes: Option<u64>) -> Bar {
