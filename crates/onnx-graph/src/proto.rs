@@ -7,6 +7,24 @@
 /// `TensorProto.DataLocation.EXTERNAL`
 pub const EXTERNAL: i32 = 1;
 
+/// `AttributeProto.AttributeType`
+pub mod kind {
+    pub const FLOAT: i32 = 1;
+    pub const INT: i32 = 2;
+    pub const STRING: i32 = 3;
+    pub const TENSOR: i32 = 4;
+    pub const GRAPH: i32 = 5;
+    pub const FLOATS: i32 = 6;
+    pub const INTS: i32 = 7;
+    pub const STRINGS: i32 = 8;
+    pub const TENSORS: i32 = 9;
+    pub const GRAPHS: i32 = 10;
+    pub const SPARSE_TENSOR: i32 = 11;
+    pub const SPARSE_TENSORS: i32 = 12;
+    pub const TYPE_PROTO: i32 = 13;
+    pub const TYPE_PROTOS: i32 = 14;
+}
+
 /// A model file.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct ModelProto {
