@@ -1,0 +1,128 @@
+//! The door of this crate: a session's choices, and the programs it compiles.
+
+use std::sync::Arc;
+
+use mlx_safe::Device;
+use onnx_graph::{Cluster, ElementType, Graph, NodeId};
+
+use crate::program::Program;
+use crate::worker::{Remote, Worker};
+use crate::{ClaimPolicy, Claims, DeviceChoice, Error, NodeRef, Options, ShapeMode, policy, registry};
+
+/// A tensor of the caller's, read during a run.
+#[derive(Clone, Copy, Debug)]
+pub struct TensorView<'a> {
+    /// Element type.
+    pub element: ElementType,
+    /// Sizes; empty for a scalar.
+    pub shape: &'a [usize],
+    /// The elements, row-major in the host's byte order.
+    pub data: &'a [u8],
+}
+
+/// Where a run puts its results.
+pub trait OutputSink: Send {
+    /// Takes output `index`: makes room for `shape` elements and copies `data` there.
+    ///
+    /// # Errors
+    /// Whatever keeps the caller from making room.
+    fn write(
+        &mut self,
+        index: usize,
+        element: ElementType,
+        shape: &[usize],
+        data: &[u8],
+    ) -> Result<(), Box<dyn std::error::Error + Send + Sync>>;
+}
+
+/// One session's device and policy. Cheap to clone.
+#[derive(Clone)]
+pub struct Engine {
+    device: Device,
+    claim: ClaimPolicy,
+    worker: Arc<Worker>,
+}
+
+impl Engine {
+    /// Chooses the device and starts its worker thread if this is the first use.
+    ///
+    /// # Errors
+    /// If the device that was asked for is not there.
+    pub fn new(options: &Options) -> Result<Self, Error> {
+        let device = choose(options.device)?;
+        Ok(Self { device, claim: options.claim, worker: Worker::of(device)? })
+    }
+
+    /// The device that runs what is claimed.
+    pub fn device(&self) -> Device {
+        self.device
+    }
+
+    /// Asks the registry about every node of `graph`, and the policy about those that it would take.
+    pub fn claim(&self, graph: &Graph<'_>) -> Claims {
+        let nodes = (0..graph.node_count())
+            .map(|i| {
+                let node = NodeRef::new(graph, NodeId(i), self.device.kind);
+                registry::claim(&node)?;
+                policy::admit(self.claim, self.device.kind, &node)
+            })
+            .collect();
+        Claims { nodes }
+    }
+
+    /// Groups the claimed nodes into as few convex clusters as can be, and drops those not worth the trip.
+    ///
+    /// # Errors
+    /// If `graph` has a cycle.
+    pub fn clusters(&self, graph: &Graph<'_>, claims: &Claims) -> Result<Vec<Cluster>, Error> {
+        let claimed: Vec<bool> = claims.nodes.iter().map(Result::is_ok).collect();
+        let clusters = onnx_graph::partition(graph, &claimed)?;
+        Ok(clusters.into_iter().filter(|c| policy::worthwhile(self.claim, graph, c)).collect())
+    }
+
+    /// Turns a graph whose nodes were all claimed into an executable. Constants are copied to the device.
+    ///
+    /// # Errors
+    /// If MLX cannot hold a constant.
+    pub fn compile(&self, graph: &Graph<'_>) -> Result<Executable, Error> {
+        let kind = self.device.kind;
+        let program = self.worker.keep(|| Program::new(graph, kind))?;
+        let shape_mode = program.with(Program::shape_mode)?;
+        Ok(Executable { program, shape_mode })
+    }
+}
+
+/// A compiled cluster. Runs may come from any thread; they take turns on the device's worker.
+pub struct Executable {
+    program: Remote<Program>,
+    shape_mode: ShapeMode,
+}
+
+impl Executable {
+    /// How this program may be traced and reused.
+    pub fn shape_mode(&self) -> ShapeMode {
+        self.shape_mode
+    }
+
+    /// Runs on `inputs`, which follow the graph's inputs and then the outer-scope values that it reads.
+    ///
+    /// # Errors
+    /// If an input has the wrong type, a node cannot work with its values, or the sink refuses an output.
+    pub fn run(&self, inputs: &[TensorView<'_>], outputs: &mut dyn OutputSink) -> Result<(), Error> {
+        self.program.with(|program| program.run(inputs, outputs))?
+    }
+}
+
+fn choose(choice: DeviceChoice) -> Result<Device, Error> {
+    let gpu = || Device::GPU.is_available();
+    match choice {
+        DeviceChoice::Cpu => Ok(Device::CPU),
+        DeviceChoice::Auto => Ok(if gpu()? { Device::GPU } else { Device::CPU }),
+        DeviceChoice::Gpu if gpu()? => Ok(Device::GPU),
+        DeviceChoice::Gpu => Err(Error::Device {
+            wanted: "gpu",
+            hint: "MLX sees no GPU. Use device=auto or device=cpu, or on Linux the CUDA build of the plugin and a \
+                   driver that works (nvidia-smi)",
+        }),
+    }
+}

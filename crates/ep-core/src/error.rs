@@ -1,0 +1,142 @@
+//! Errors, and the normal answer "no".
+
+use std::fmt;
+
+use onnx_graph::ElementType;
+
+/// Why a node stays with ONNX Runtime: a class for statistics and a sentence for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Decline {
+    /// The class.
+    pub code: DeclineCode,
+    /// The sentence.
+    pub detail: String,
+}
+
+/// Classes of [`Decline`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum DeclineCode {
+    /// No entry in the registry.
+    Unknown,
+    /// An element type that MLX, or the operator here, does not have.
+    Type,
+    /// An attribute value that is not supported.
+    Attribute,
+    /// A form of the operator that is not supported: an input, an output, a rank.
+    Form,
+    /// The model breaks the operator's rules; ONNX Runtime will say so better.
+    Invalid,
+    /// The claim policy keeps the node away.
+    Policy,
+}
+
+impl Decline {
+    /// A decline of class `code`.
+    pub fn new(code: DeclineCode, detail: impl Into<String>) -> Self {
+        Self { code, detail: detail.into() }
+    }
+
+    /// The element type of something is not supported.
+    pub fn dtype(what: &str, element: ElementType) -> Self {
+        Self::new(DeclineCode::Type, format!("{what} is {element}, which is not supported here"))
+    }
+
+    /// An attribute's value is not supported.
+    pub fn attribute(name: &str, value: impl fmt::Display) -> Self {
+        Self::new(DeclineCode::Attribute, format!("{name} = {value} is not supported"))
+    }
+
+    /// A form of the operator is not supported.
+    pub fn form(detail: impl Into<String>) -> Self {
+        Self::new(DeclineCode::Form, detail)
+    }
+
+    /// The model is wrong.
+    pub fn invalid(detail: impl Into<String>) -> Self {
+        Self::new(DeclineCode::Invalid, detail)
+    }
+}
+
+impl fmt::Display for Decline {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.detail)
+    }
+}
+
+/// Why one node could not be lowered or run.
+#[derive(Debug, thiserror::Error)]
+pub enum LowerError {
+    /// MLX refused.
+    #[error(transparent)]
+    Mlx(#[from] mlx_safe::Error),
+    /// The values at run time break the operator's rules.
+    #[error("{0}")]
+    Invalid(String),
+    /// A broken invariant of this crate.
+    #[error("bug in ort-mlx, please report it: {0}")]
+    Bug(String),
+}
+
+impl LowerError {
+    /// The values at run time break the operator's rules.
+    pub fn invalid(detail: impl Into<String>) -> Self {
+        Self::Invalid(detail.into())
+    }
+}
+
+/// An error of this crate.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// One node failed.
+    #[error("{op} node '{node}': {source}")]
+    Node {
+        /// The operator.
+        op: String,
+        /// The node's name, or its index where it has none.
+        node: String,
+        /// What went wrong.
+        source: LowerError,
+    },
+    /// MLX refused outside any node.
+    #[error(transparent)]
+    Mlx(#[from] mlx_safe::Error),
+    /// The graph is malformed.
+    #[error(transparent)]
+    Graph(#[from] onnx_graph::Error),
+    /// A device that was asked for is not there.
+    #[error("device {wanted} is not available: {hint}")]
+    Device {
+        /// What was asked for.
+        wanted: &'static str,
+        /// What to do.
+        hint: &'static str,
+    },
+    /// An input does not fit the program.
+    #[error("input {index}: {detail}")]
+    Input {
+        /// Which one.
+        index: usize,
+        /// What is wrong.
+        detail: String,
+    },
+    /// The output buffer could not be had.
+    #[error("output {index}: {source}")]
+    Output {
+        /// Which one.
+        index: usize,
+        /// The host's reason.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// The process was forked after the session was made.
+    #[error(
+        "this session was made before fork(): MLX's threads do not exist in the child. Create the session in the child, \
+         or start processes with 'spawn'"
+    )]
+    Forked,
+    /// A thread that serves a device is gone or could not be started.
+    #[error("the MLX worker thread failed: {0}")]
+    Worker(String),
+    /// A broken invariant of this crate.
+    #[error("bug in ort-mlx, please report it: {0}")]
+    Bug(String),
+}

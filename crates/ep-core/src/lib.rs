@@ -1,0 +1,28 @@
+//! Lowers ONNX graphs to MLX: which nodes can run there, how they run, and the programs made of them.
+//!
+//! The way of a graph: [`Engine::claim`] asks the [`registry`] about every node, [`Engine::clusters`] groups what the
+//! policy keeps, [`Engine::compile`] turns one cluster into an [`Executable`], and [`Executable::run`] runs it.
+//! ONNX Runtime is not known here: `ep-plugin` brings its graphs and buffers.
+#![forbid(unsafe_code)]
+
+mod claim;
+mod dtype;
+mod engine;
+mod error;
+mod host;
+mod lowering;
+mod op;
+mod ops;
+mod options;
+mod policy;
+mod program;
+pub mod registry;
+#[cfg(test)]
+mod testing;
+mod worker;
+
+pub use claim::{Claims, NodeRef};
+pub use engine::{Engine, Executable, OutputSink, TensorView};
+pub use error::{Decline, DeclineCode, Error, LowerError};
+pub use op::ShapeMode;
+pub use options::{ClaimPolicy, DeviceChoice, OptionError, Options};

@@ -1,0 +1,221 @@
+//! What a lowering sees: its inputs as arrays or host values, and places for its outputs.
+
+use std::cell::OnceCell;
+use std::rc::Rc;
+
+use mlx_safe::{Array, Dtype};
+
+use crate::LowerError;
+use crate::host::{HostTensor, shape_i32};
+
+/// A value of a running program: on the host, on the device, or both. Uploads happen when first asked for.
+#[derive(Clone, Default)]
+pub(crate) struct Value(Rc<ValueState>);
+
+#[derive(Default)]
+struct ValueState {
+    array: OnceCell<Array>,
+    host: OnceCell<HostTensor>,
+}
+
+impl Value {
+    pub(crate) fn device(array: Array) -> Self {
+        Self(Rc::new(ValueState { array: array.into(), host: OnceCell::new() }))
+    }
+
+    pub(crate) fn host(tensor: HostTensor) -> Self {
+        Self(Rc::new(ValueState { array: OnceCell::new(), host: tensor.into() }))
+    }
+
+    pub(crate) fn both(array: Array, tensor: HostTensor) -> Self {
+        Self(Rc::new(ValueState { array: array.into(), host: tensor.into() }))
+    }
+
+    /// The host's copy, if there is one without waiting for the device.
+    pub(crate) fn known(&self) -> Option<&HostTensor> {
+        self.0.host.get()
+    }
+
+    /// The array, uploaded if need be.
+    pub(crate) fn array(&self) -> Result<&Array, LowerError> {
+        if let Some(array) = self.0.array.get() {
+            return Ok(array);
+        }
+        let host =
+            self.0.host.get().ok_or_else(|| LowerError::Bug("a value was read before it was made".into()))?;
+        let array = host.upload()?;
+        Ok(self.0.array.get_or_init(|| array))
+    }
+
+    /// The host's copy, computed and downloaded if need be.
+    fn download(&self) -> Result<&HostTensor, LowerError> {
+        if let Some(host) = self.0.host.get() {
+            return Ok(host);
+        }
+        let host = HostTensor::download(self.array()?)?;
+        Ok(self.0.host.get_or_init(|| host))
+    }
+
+    fn shape(&self) -> Result<Vec<i32>, LowerError> {
+        match (self.0.array.get(), self.0.host.get()) {
+            (Some(array), _) => Ok(array.shape().to_vec()),
+            (None, Some(host)) => shape_i32(host.dims()),
+            (None, None) => Err(LowerError::Bug("a value was read before it was made".into())),
+        }
+    }
+}
+
+/// A condition on values that the device computes; the run fails with `message` where it does not hold.
+pub(crate) struct Check {
+    /// A scalar, true if all is well.
+    pub(crate) holds: Array,
+    /// What to tell the user.
+    pub(crate) message: String,
+    /// The step that asked.
+    pub(crate) step: usize,
+}
+
+/// One lowering in progress.
+pub(crate) struct Lowering<'a> {
+    inputs: &'a [Option<Value>],
+    outputs: Vec<Option<Value>>,
+    wanted: &'a [Option<Dtype>],
+    step: usize,
+    checks: &'a mut Vec<Check>,
+}
+
+impl<'a> Lowering<'a> {
+    /// `wanted` has the declared type of each output that is asked for.
+    pub(crate) fn new(
+        step: usize,
+        inputs: &'a [Option<Value>],
+        wanted: &'a [Option<Dtype>],
+        checks: &'a mut Vec<Check>,
+    ) -> Self {
+        Self { inputs, outputs: vec![None; wanted.len()], wanted, step, checks }
+    }
+
+    pub(crate) fn finish(self) -> Result<Vec<Option<Value>>, LowerError> {
+        for (i, (output, wanted)) in self.outputs.iter().zip(self.wanted).enumerate() {
+            if wanted.is_some() && output.is_none() {
+                return Err(LowerError::Bug(format!("output {i} was not made")));
+            }
+        }
+        Ok(self.outputs)
+    }
+
+    /// How many inputs are listed, left-out ones included.
+    pub(crate) fn input_count(&self) -> usize {
+        self.inputs.len()
+    }
+
+    /// Whether input `i` is given.
+    pub(crate) fn has_input(&self, i: usize) -> bool {
+        self.inputs.get(i).is_some_and(Option::is_some)
+    }
+
+    fn input(&self, i: usize) -> Result<&'a Value, LowerError> {
+        let input = self.inputs.get(i).and_then(Option::as_ref);
+        input.ok_or_else(|| LowerError::Bug(format!("input {i} is missing, which the claim let pass")))
+    }
+
+    /// Input `i` as an array.
+    pub(crate) fn array(&self, i: usize) -> Result<Array, LowerError> {
+        Ok(self.input(i)?.array()?.clone())
+    }
+
+    /// Input `i` as an array, if it is given.
+    pub(crate) fn optional_array(&self, i: usize) -> Result<Option<Array>, LowerError> {
+        if self.has_input(i) { self.array(i).map(Some) } else { Ok(None) }
+    }
+
+    /// All given inputs as arrays, in order.
+    pub(crate) fn arrays(&self) -> Result<Vec<Array>, LowerError> {
+        (0..self.input_count()).filter(|&i| self.has_input(i)).map(|i| self.array(i)).collect()
+    }
+
+    /// The shape of input `i`; its values are not touched.
+    pub(crate) fn shape(&self, i: usize) -> Result<Vec<i32>, LowerError> {
+        self.input(i)?.shape()
+    }
+
+    /// The host's copy of input `i`, if it is known without waiting for the device.
+    pub(crate) fn known(&self, i: usize) -> Option<&'a HostTensor> {
+        self.inputs.get(i)?.as_ref()?.known()
+    }
+
+    /// Input `i` on the host. Waits for the device where the values are not known: an op that calls this for a value
+    /// that may be computed is [`ShapeMode::Eager`](crate::ShapeMode) or keyed by it.
+    pub(crate) fn host(&self, i: usize) -> Result<&'a HostTensor, LowerError> {
+        self.input(i)?.download()
+    }
+
+    /// The integers of input `i`, in order; see [`Lowering::host`].
+    pub(crate) fn ints(&self, i: usize) -> Result<Vec<i64>, LowerError> {
+        let host = self.host(i)?;
+        host.to_ints()
+            .ok_or_else(|| LowerError::invalid(format!("input {i} is {}, not integers", host.element())))
+    }
+
+    /// The integers of input `i`, if it is given; see [`Lowering::host`].
+    pub(crate) fn optional_ints(&self, i: usize) -> Result<Option<Vec<i64>>, LowerError> {
+        if self.has_input(i) { self.ints(i).map(Some) } else { Ok(None) }
+    }
+
+    /// The floats of input `i`, in order; see [`Lowering::host`].
+    pub(crate) fn floats(&self, i: usize) -> Result<Vec<f64>, LowerError> {
+        Ok(self.host(i)?.to_floats())
+    }
+
+    /// Whether output `i` is asked for.
+    pub(crate) fn wants(&self, i: usize) -> bool {
+        self.wanted.get(i).is_some_and(Option::is_some)
+    }
+
+    /// The declared type of output `i`.
+    pub(crate) fn output_dtype(&self, i: usize) -> Result<Dtype, LowerError> {
+        let dtype = self.wanted.get(i).copied().flatten();
+        dtype.ok_or_else(|| LowerError::Bug(format!("output {i} is not asked for")))
+    }
+
+    /// Hands over output `i`; one that nobody asked for is dropped.
+    ///
+    /// # Errors
+    /// [`LowerError::Bug`] if its type is not the declared one.
+    pub(crate) fn emit(&mut self, i: usize, array: Array) -> Result<(), LowerError> {
+        if !self.wants(i) {
+            return Ok(());
+        }
+        let wanted = self.output_dtype(i)?;
+        if array.dtype() != wanted {
+            return Err(LowerError::Bug(format!(
+                "output {i} is {:?} where {wanted:?} is declared",
+                array.dtype()
+            )));
+        }
+        self.outputs[i] = Some(Value::device(array));
+        Ok(())
+    }
+
+    /// Hands over output `i` as a value known on the host.
+    pub(crate) fn emit_host(&mut self, i: usize, tensor: HostTensor) {
+        if self.wants(i) {
+            self.outputs[i] = Some(Value::host(tensor));
+        }
+    }
+
+    /// Passes input `i` on as output `o`, whether it is on the host or the device.
+    pub(crate) fn forward(&mut self, i: usize, o: usize) -> Result<(), LowerError> {
+        let value = self.input(i)?.clone();
+        if self.wants(o) {
+            self.outputs[o] = Some(value);
+        }
+        Ok(())
+    }
+
+    /// Makes the run fail with `message` unless `holds` (a boolean scalar) is true. Checked after the run, so the lowering
+    /// must be safe where it does not hold.
+    pub(crate) fn require(&mut self, holds: Array, message: impl Into<String>) {
+        self.checks.push(Check { holds, message: message.into(), step: self.step });
+    }
+}

@@ -1,0 +1,6 @@
+//! Products of matrices.
+
+use crate::op::Entry;
+
+/// Every operator of this family.
+pub(crate) static OPS: &[Entry] = &[];

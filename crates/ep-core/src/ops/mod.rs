@@ -1,0 +1,26 @@
+//! The operators, one op or true family a file; the file's name says which.
+
+use crate::op::Entry;
+
+mod activation;
+mod elementwise;
+mod image;
+mod index;
+mod linear;
+mod nn;
+mod norm;
+mod reduce;
+mod shape;
+
+/// Every operator that can be claimed, family by family.
+pub(crate) static FAMILIES: &[&[Entry]] = &[
+    activation::OPS,
+    elementwise::OPS,
+    image::OPS,
+    index::OPS,
+    linear::OPS,
+    nn::OPS,
+    norm::OPS,
+    reduce::OPS,
+    shape::OPS,
+];

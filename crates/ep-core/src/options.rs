@@ -1,0 +1,171 @@
+//! Provider options: declared once, parsed in one place.
+//!
+//! Session options come first; an environment variable `ORT_MLX_<NAME>` overrides them, for people who cannot change the
+//! program.
+
+use std::path::PathBuf;
+
+/// Which device runs the claimed nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum DeviceChoice {
+    /// The GPU if there is one, else the CPU.
+    #[default]
+    Auto,
+    /// The GPU, or an error.
+    Gpu,
+    /// The CPU.
+    Cpu,
+}
+
+/// Which nodes are taken among those that could be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum ClaimPolicy {
+    /// On a GPU everything worth the trip, on a CPU only what MLX runs faster than ONNX Runtime.
+    #[default]
+    Auto,
+    /// Everything.
+    All,
+    /// Nothing.
+    None,
+}
+
+/// The options of one session.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Options {
+    /// Option `device`.
+    pub device: DeviceChoice,
+    /// Option `claim`.
+    pub claim: ClaimPolicy,
+    /// Option `trace`: a file that gets one JSON line for every node asked about and every cluster made.
+    pub trace: Option<PathBuf>,
+}
+
+/// An option that is not one, or a value that it does not take.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OptionError {
+    /// No such option.
+    #[error("unknown option '{key}' of MLXExecutionProvider; the options are {valid}")]
+    UnknownKey {
+        /// What was given.
+        key: String,
+        /// What there is.
+        valid: String,
+    },
+    /// No such value.
+    #[error("option '{key}' of MLXExecutionProvider cannot be '{value}'; it takes {valid}")]
+    BadValue {
+        /// The option.
+        key: &'static str,
+        /// What was given.
+        value: String,
+        /// What it takes.
+        valid: &'static str,
+    },
+}
+
+struct Declaration {
+    name: &'static str,
+    values: &'static str,
+    set: fn(&mut Options, &str) -> Option<()>,
+}
+
+const DECLARATIONS: &[Declaration] = &[
+    Declaration {
+        name: "device",
+        values: "auto, gpu or cpu",
+        set: |options, value| {
+            options.device = match value {
+                "auto" => DeviceChoice::Auto,
+                "gpu" => DeviceChoice::Gpu,
+                "cpu" => DeviceChoice::Cpu,
+                _ => return None,
+            };
+            Some(())
+        },
+    },
+    Declaration {
+        name: "claim",
+        values: "auto, all or none",
+        set: |options, value| {
+            options.claim = match value {
+                "auto" => ClaimPolicy::Auto,
+                "all" => ClaimPolicy::All,
+                "none" => ClaimPolicy::None,
+                _ => return None,
+            };
+            Some(())
+        },
+    },
+    Declaration {
+        name: "trace",
+        values: "the path of a file to write",
+        set: |options, value| {
+            options.trace = (!value.is_empty()).then(|| PathBuf::from(value));
+            options.trace.as_ref().map(|_| ())
+        },
+    },
+];
+
+impl Options {
+    /// Parses `entries` (name, value), then lets the environment override them.
+    ///
+    /// # Errors
+    /// For a name or a value that is not one, wherever it came from; the message lists what there is.
+    pub fn parse<'a>(entries: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<Self, OptionError> {
+        Self::parse_with(entries, |name| std::env::var(name).ok())
+    }
+
+    fn parse_with<'a>(
+        entries: impl IntoIterator<Item = (&'a str, &'a str)>,
+        environment: impl Fn(&str) -> Option<String>,
+    ) -> Result<Self, OptionError> {
+        let mut options = Self::default();
+        for (key, value) in entries {
+            let Some(declaration) = DECLARATIONS.iter().find(|d| d.name == key) else {
+                let valid: Vec<String> =
+                    DECLARATIONS.iter().map(|d| format!("{} ({})", d.name, d.values)).collect();
+                return Err(OptionError::UnknownKey { key: key.to_owned(), valid: valid.join("; ") });
+            };
+            options.set(declaration, value)?;
+        }
+        for declaration in DECLARATIONS {
+            if let Some(value) = environment(&format!("ORT_MLX_{}", declaration.name.to_uppercase())) {
+                options.set(declaration, &value)?;
+            }
+        }
+        Ok(options)
+    }
+
+    fn set(&mut self, declaration: &Declaration, value: &str) -> Result<(), OptionError> {
+        (declaration.set)(self, value).ok_or_else(|| OptionError::BadValue {
+            key: declaration.name,
+            value: value.to_owned(),
+            valid: declaration.values,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(entries: &[(&str, &str)], environment: &[(&str, &str)]) -> Result<Options, OptionError> {
+        let find = |name: &str| environment.iter().find(|(n, _)| *n == name).map(|(_, v)| (*v).to_owned());
+        Options::parse_with(entries.iter().copied(), find)
+    }
+
+    #[test]
+    fn environment_overrides_the_session() {
+        let options = parse(&[("device", "gpu"), ("claim", "all")], &[("ORT_MLX_DEVICE", "cpu")]).unwrap();
+        assert_eq!((options.device, options.claim), (DeviceChoice::Cpu, ClaimPolicy::All));
+        assert_eq!(parse(&[], &[]).unwrap(), Options::default());
+    }
+
+    #[test]
+    fn mistakes_are_named_with_what_is_valid() {
+        let error = parse(&[("devise", "gpu")], &[]).unwrap_err().to_string();
+        assert!(error.contains("'devise'") && error.contains("device (auto, gpu or cpu)"), "{error}");
+        let error = parse(&[], &[("ORT_MLX_CLAIM", "everything")]).unwrap_err().to_string();
+        assert!(error.contains("'everything'") && error.contains("auto, all or none"), "{error}");
+    }
+}

@@ -1,0 +1,49 @@
+//! Every operator that can be claimed, by domain and name.
+
+use std::collections::HashMap;
+use std::sync::OnceLock;
+
+use crate::op::{AnyOp, Entry, OpKey};
+use crate::ops::FAMILIES;
+use crate::{Decline, DeclineCode, NodeRef};
+
+/// The domain and name of every operator that has an entry, sorted.
+pub fn operators() -> Vec<(&'static str, &'static str)> {
+    let mut keys: Vec<_> = by_key().keys().copied().collect();
+    keys.sort_unstable();
+    keys
+}
+
+/// Asks the operator that takes `node`, or says why it stays with ONNX Runtime.
+pub(crate) fn claim(node: &NodeRef<'_>) -> Result<Box<dyn AnyOp>, Decline> {
+    let key = (node.domain(), node.op_type());
+    let Some(entry) = by_key().get(&key) else {
+        let domain = if node.domain().is_empty() { "ai.onnx" } else { node.domain() };
+        let detail = format!("{domain}.{} is not implemented", node.op_type());
+        return Err(Decline::new(DeclineCode::Unknown, detail));
+    };
+    node.check_basics()?;
+    (entry.claim)(node)
+}
+
+fn by_key() -> &'static HashMap<(&'static str, &'static str), &'static Entry> {
+    static MAP: OnceLock<HashMap<(&str, &str), &Entry>> = OnceLock::new();
+    MAP.get_or_init(|| entries().map(|(key, entry)| ((key.domain, key.name), entry)).collect())
+}
+
+fn entries() -> impl Iterator<Item = (&'static OpKey, &'static Entry)> {
+    FAMILIES
+        .iter()
+        .flat_map(|family| family.iter())
+        .flat_map(|entry| entry.keys.iter().map(move |key| (key, entry)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_operator_is_listed_twice() {
+        assert_eq!(by_key().len(), entries().count());
+    }
+}

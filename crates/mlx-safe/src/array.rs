@@ -1,0 +1,300 @@
+//! The array: one owned reference to a node of MLX's lazy graph.
+
+use std::ffi::{c_int, c_void};
+use std::fmt;
+use std::marker::PhantomData;
+
+use half::{bf16, f16};
+use mlx_sys as sys;
+
+use crate::dtype::Element;
+use crate::error::{argument, check, install_handler};
+use crate::{Dtype, Error, Result};
+
+/// An n-dimensional array, evaluated when its values are asked for. `Clone` copies the reference, not the data.
+///
+/// Shapes are written as `&[i32]`, MLX's own type, so that `-1` and negative axes mean what they mean in MLX.
+pub struct Array(sys::mlx_array, PhantomData<*const ()>);
+
+impl Drop for Array {
+    fn drop(&mut self) {
+        // SAFETY: MLX made this handle, we alone own it, and this is its last use.
+        unsafe { sys::mlx_array_free(self.0) };
+    }
+}
+
+impl Clone for Array {
+    fn clone(&self) -> Self {
+        // SAFETY: makes an empty handle.
+        let mut raw = unsafe { sys::mlx_array_new() };
+        // SAFETY: both handles are live; MLX copies the reference. Copying one shared pointer cannot fail.
+        unsafe { sys::mlx_array_set(&mut raw, self.0) };
+        Self(raw, PhantomData)
+    }
+}
+
+impl Array {
+    /// Runs one mlx-c call that fills an empty array handle. The only way an `Array` is made from an operation.
+    pub(crate) fn from_op(op: &'static str, call: impl FnOnce(*mut sys::mlx_array) -> c_int) -> Result<Self> {
+        install_handler();
+        // SAFETY: makes an empty handle.
+        let mut array = Self(unsafe { sys::mlx_array_new() }, PhantomData);
+        check(op, || call(&mut array.0))?;
+        Ok(array)
+    }
+
+    pub(crate) fn raw(&self) -> sys::mlx_array {
+        self.0
+    }
+
+    /// The handle that mlx-c reads as "no array".
+    pub(crate) fn raw_or_null(array: Option<&Array>) -> sys::mlx_array {
+        array.map_or(sys::mlx_array { ctx: std::ptr::null_mut() }, Array::raw)
+    }
+
+    /// A scalar (shape `[]`).
+    pub fn scalar<T: Element>(value: T) -> Self {
+        // One element always fits shape [].
+        Self::copy_from(T::DTYPE, &[], std::ptr::from_ref(&value).cast())
+    }
+
+    /// A scalar of type `dtype`; `value` is rounded to it (integers: truncated and saturated).
+    ///
+    /// # Errors
+    /// For complex types.
+    pub fn scalar_of(value: f64, dtype: Dtype) -> Result<Self> {
+        Ok(match dtype {
+            Dtype::Bool => Self::scalar(value != 0.0),
+            Dtype::Uint8 => Self::scalar(value as u8),
+            Dtype::Uint16 => Self::scalar(value as u16),
+            Dtype::Uint32 => Self::scalar(value as u32),
+            Dtype::Uint64 => Self::scalar(value as u64),
+            Dtype::Int8 => Self::scalar(value as i8),
+            Dtype::Int16 => Self::scalar(value as i16),
+            Dtype::Int32 => Self::scalar(value as i32),
+            Dtype::Int64 => Self::scalar(value as i64),
+            Dtype::Float16 => Self::scalar(f16::from_f64(value)),
+            Dtype::Bfloat16 => Self::scalar(bf16::from_f64(value)),
+            Dtype::Float32 => Self::scalar(value as f32),
+            Dtype::Float64 => Self::scalar(value),
+            Dtype::Complex64 => {
+                return argument("scalar_of", "complex64 scalars are not made from a real number");
+            }
+        })
+    }
+
+    /// An array of `shape` with a copy of `data`, row-major.
+    ///
+    /// # Errors
+    /// If `shape` does not ask for `data.len()` elements.
+    pub fn from_slice<T: Element>(data: &[T], shape: &[i32]) -> Result<Self> {
+        if elements(shape) != Some(data.len()) {
+            return argument("from_slice", format!("shape {shape:?} does not hold {} elements", data.len()));
+        }
+        Ok(Self::copy_from(T::DTYPE, shape, data.as_ptr().cast()))
+    }
+
+    /// An array of `shape` and `dtype` with a copy of `data`, row-major in the host's byte order.
+    ///
+    /// # Errors
+    /// If `data` has the wrong length.
+    pub fn from_bytes(dtype: Dtype, shape: &[i32], data: &[u8]) -> Result<Self> {
+        if elements(shape).and_then(|n| n.checked_mul(dtype.size())) != Some(data.len()) {
+            return argument("from_bytes", format!("{dtype:?}{shape:?} does not take {} bytes", data.len()));
+        }
+        if dtype == Dtype::Bool && data.iter().any(|&b| b > 1) {
+            // C++ may assume that a bool is 0 or 1.
+            let clean: Vec<u8> = data.iter().map(|&b| u8::from(b != 0)).collect();
+            return Ok(Self::copy_from(dtype, shape, clean.as_ptr().cast()));
+        }
+        Ok(Self::copy_from(dtype, shape, data.as_ptr().cast()))
+    }
+
+    /// Copies `shape`'s elements from `data`, which the caller has checked to be that long.
+    fn copy_from(dtype: Dtype, shape: &[i32], data: *const c_void) -> Self {
+        install_handler();
+        // SAFETY: `data` points to as many elements as `shape` asks for, and MLX copies them before it returns.
+        let raw = unsafe { sys::mlx_array_new_data(data, shape.as_ptr(), shape.len() as c_int, dtype.raw()) };
+        Self(raw, PhantomData)
+    }
+
+    /// Sizes; empty for a scalar.
+    pub fn shape(&self) -> &[i32] {
+        let rank = self.ndim();
+        if rank == 0 {
+            return &[];
+        }
+        // SAFETY: the array is live and its shape has `rank` entries that live and stay as long as it does.
+        unsafe { std::slice::from_raw_parts(sys::mlx_array_shape(self.0), rank) }
+    }
+
+    /// The number of dimensions.
+    pub fn ndim(&self) -> usize {
+        // SAFETY: the array is live.
+        unsafe { sys::mlx_array_ndim(self.0) }
+    }
+
+    /// Size of one dimension; negative `axis` counts from the end.
+    ///
+    /// # Errors
+    /// If there is no such axis.
+    pub fn dim(&self, axis: i32) -> Result<i32> {
+        let rank = self.ndim() as i32;
+        let index = if axis < 0 { axis + rank } else { axis };
+        match self.shape().get(index as usize) {
+            Some(&n) if index >= 0 => Ok(n),
+            _ => argument("dim", format!("axis {axis} of an array of rank {rank}")),
+        }
+    }
+
+    /// The number of elements.
+    pub fn size(&self) -> usize {
+        // SAFETY: the array is live.
+        unsafe { sys::mlx_array_size(self.0) }
+    }
+
+    /// The element type.
+    pub fn dtype(&self) -> Dtype {
+        // SAFETY: the array is live.
+        let raw = unsafe { sys::mlx_array_dtype(self.0) };
+        Dtype::from_raw(raw).unwrap_or(Dtype::Float32)
+    }
+
+    /// Computes the array now.
+    ///
+    /// # Errors
+    /// If any operation that it depends on fails.
+    pub fn eval(&self) -> Result<()> {
+        check("eval", || {
+            // SAFETY: the array is live.
+            unsafe { sys::mlx_array_eval(self.0) }
+        })
+    }
+
+    /// Computes the array and hands its bytes, row-major, to `read`.
+    ///
+    /// # Errors
+    /// If the evaluation fails.
+    pub fn with_bytes<T>(&self, read: impl FnOnce(&[u8]) -> T) -> Result<T> {
+        self.eval()?;
+        // SAFETY: the array is live and evaluated.
+        let dense = if unsafe { sys::ortmlx_array_is_row_contiguous(self.0) } {
+            self.clone()
+        } else {
+            let dense = self.contiguous()?;
+            dense.eval()?;
+            dense
+        };
+        let length = dense.size() * dense.dtype().size();
+        if length == 0 {
+            return Ok(read(&[]));
+        }
+        // SAFETY: `dense` is live and evaluated.
+        let data = unsafe { sys::ortmlx_array_data(dense.0) };
+        if data.is_null() {
+            return Err(Error::Mlx { op: "data", message: "the evaluated array has no data".into() });
+        }
+        // SAFETY: `dense` is row-contiguous, holds `length` bytes, and lives until `read` has returned.
+        Ok(read(unsafe { std::slice::from_raw_parts(data.cast(), length) }))
+    }
+
+    /// Computes the array and copies its elements, row-major.
+    ///
+    /// # Errors
+    /// If `T` is not the array's element type, or the evaluation fails.
+    pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
+        if self.dtype() != T::DTYPE {
+            return argument("to_vec", format!("the array holds {:?}, not {:?}", self.dtype(), T::DTYPE));
+        }
+        self.with_bytes(|bytes| {
+            let count = bytes.len() / size_of::<T>();
+            let mut values = Vec::<T>::with_capacity(count);
+            // SAFETY: `bytes` holds `count` valid elements of `T`, `values` has room for them and does not overlap.
+            unsafe {
+                std::ptr::copy_nonoverlapping(bytes.as_ptr(), values.as_mut_ptr().cast::<u8>(), bytes.len());
+                values.set_len(count);
+            }
+            values
+        })
+    }
+
+    /// The value of an array of one element.
+    ///
+    /// # Errors
+    /// If there is not exactly one element, or `T` is not its type.
+    pub fn item<T: Element>(&self) -> Result<T> {
+        match self.to_vec()?.as_slice() {
+            [value] => Ok(*value),
+            values => argument("item", format!("the array has {} elements", values.len())),
+        }
+    }
+}
+
+/// The number of elements of `shape`; `None` if a size is negative or the product overflows.
+fn elements(shape: &[i32]) -> Option<usize> {
+    shape.iter().try_fold(1usize, |n, &d| n.checked_mul(usize::try_from(d).ok()?))
+}
+
+/// Type and shape; never evaluates.
+impl fmt::Debug for Array {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Array({:?}{:?})", self.dtype(), self.shape())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn round_trips_every_element_type() {
+        fn check<T: Element + PartialEq + std::fmt::Debug>(values: &[T]) {
+            let array = Array::from_slice(values, &[values.len() as i32]).unwrap();
+            assert_eq!(array.dtype(), T::DTYPE);
+            assert_eq!(array.to_vec::<T>().unwrap(), values);
+        }
+        check(&[true, false]);
+        check(&[0u8, 255]);
+        check(&[0u16, u16::MAX]);
+        check(&[0u32, u32::MAX]);
+        check(&[0u64, u64::MAX]);
+        check(&[i8::MIN, i8::MAX]);
+        check(&[i16::MIN, i16::MAX]);
+        check(&[i32::MIN, i32::MAX]);
+        check(&[i64::MIN, i64::MAX]);
+        check(&[f16::MIN, f16::MAX]);
+        check(&[bf16::MIN, bf16::MAX]);
+        check(&[f32::MIN, f32::MAX]);
+        check(&[f64::MIN, f64::MAX]);
+    }
+
+    #[test]
+    fn empty_arrays_have_shapes_and_no_data() {
+        let empty = Array::from_slice::<f32>(&[], &[3, 0, 2]).unwrap();
+        assert_eq!(empty.shape(), [3, 0, 2]);
+        assert_eq!(empty.to_vec::<f32>().unwrap(), []);
+    }
+
+    #[test]
+    fn strided_views_read_row_major() {
+        let array = Array::from_slice(&[1i32, 2, 3, 4, 5, 6], &[2, 3]).unwrap();
+        assert_eq!(array.transpose(&[1, 0]).unwrap().to_vec::<i32>().unwrap(), [1, 4, 2, 5, 3, 6]);
+    }
+
+    #[test]
+    fn wrong_sizes_are_errors() {
+        assert!(Array::from_slice(&[1.0f32], &[2]).is_err());
+        assert!(Array::from_slice(&[1.0f32], &[-1]).is_err());
+        assert!(Array::from_bytes(Dtype::Int64, &[1], &[0; 4]).is_err());
+        assert!(Array::scalar(1.0f32).to_vec::<i32>().is_err());
+    }
+
+    #[test]
+    fn failures_carry_mlx_words_and_leave_the_thread_usable() {
+        let a = Array::from_slice(&[1.0f32; 6], &[2, 3]).unwrap();
+        let error = a.matmul(&a).unwrap_err().to_string();
+        assert!(error.starts_with("matmul: ") && error.contains("(2,3)"), "{error}");
+        assert!(!error.contains(".cpp"), "{error}");
+        assert_eq!(a.add(&a).unwrap().to_vec::<f32>().unwrap(), [2.0; 6]);
+    }
+}

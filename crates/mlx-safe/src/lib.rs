@@ -1,0 +1,47 @@
+//! MLX for Rust: lazily evaluated arrays on Metal, CUDA and CPU.
+//!
+//! ```
+//! use mlx_safe::Array;
+//! let x = Array::from_slice(&[1.0f32, 2.0, 3.0, 4.0], &[2, 2])?;
+//! let y = x.matmul(&x)?.add(&Array::scalar(1.0f32))?;
+//! assert_eq!(y.to_vec::<f32>()?, [8.0, 11.0, 16.0, 23.0]);
+//! # Ok::<(), mlx_safe::Error>(())
+//! ```
+//!
+//! # Threads
+//! An [`Array`] is a reference to a node of MLX's lazy graph, and evaluating one mutates the graph that it shares with
+//! others; a stream belongs to the thread that made it. So neither [`Array`] nor [`Stream`] is `Send`: keep all MLX work
+//! of a device on one thread and move plain data.
+//!
+//! # Errors
+//! Every call returns MLX's own message in [`Error`]. Nothing prints or ends the process.
+
+mod array;
+mod closure;
+mod device;
+mod dtype;
+mod error;
+pub mod fast;
+mod handle;
+pub mod memory;
+mod ops;
+mod stream;
+mod transforms;
+
+pub use array::Array;
+pub use closure::Closure;
+pub use device::{Device, DeviceType};
+pub use dtype::{Dtype, Element};
+pub use error::{Error, Result};
+pub use ops::{PadMode, ScatterMode, conv::ConvGeometry};
+pub use ops::{arange, broadcast_arrays, concatenate, einsum, eye, full, linspace, stack, where_, zeros};
+pub use stream::Stream;
+pub use transforms::{async_eval, compile, eval};
+
+/// The version of the MLX library that is loaded, such as `0.32.2`.
+pub fn version() -> Result<String> {
+    handle::read_string("version", |out| {
+        // SAFETY: `out` is a valid, empty string handle.
+        unsafe { mlx_sys::mlx_version(out) }
+    })
+}

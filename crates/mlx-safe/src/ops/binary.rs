@@ -1,0 +1,57 @@
+//! Element-wise operations of two arrays, with broadcasting and MLX's type promotion; and products of matrices.
+
+use super::methods;
+use crate::Array;
+
+methods! {
+    /// x + y
+    add(other: &Array) => mlx_add(other.raw());
+    /// x - y
+    subtract(other: &Array) => mlx_subtract(other.raw());
+    /// x * y
+    multiply(other: &Array) => mlx_multiply(other.raw());
+    /// x / y, in floating point.
+    divide(other: &Array) => mlx_divide(other.raw());
+    /// floor(x / y); MLX truncates integers towards zero, as C does.
+    floor_divide(other: &Array) => mlx_floor_divide(other.raw());
+    /// x - y * floor(x / y): has the divisor's sign.
+    remainder(other: &Array) => mlx_remainder(other.raw());
+    /// x^y
+    power(other: &Array) => mlx_power(other.raw());
+    /// The larger; NaN if either is.
+    maximum(other: &Array) => mlx_maximum(other.raw());
+    /// The smaller; NaN if either is.
+    minimum(other: &Array) => mlx_minimum(other.raw());
+    /// arctan(x / y) in the right quadrant.
+    arctan2(other: &Array) => mlx_arctan2(other.raw());
+    /// ln(e^x + e^y)
+    logaddexp(other: &Array) => mlx_logaddexp(other.raw());
+    /// x == y
+    equal(other: &Array) => mlx_equal(other.raw());
+    /// x != y
+    not_equal(other: &Array) => mlx_not_equal(other.raw());
+    /// x > y
+    greater(other: &Array) => mlx_greater(other.raw());
+    /// x >= y
+    greater_equal(other: &Array) => mlx_greater_equal(other.raw());
+    /// x < y
+    less(other: &Array) => mlx_less(other.raw());
+    /// x <= y
+    less_equal(other: &Array) => mlx_less_equal(other.raw());
+    /// x and y
+    logical_and(other: &Array) => mlx_logical_and(other.raw());
+    /// x or y
+    logical_or(other: &Array) => mlx_logical_or(other.raw());
+    /// x & y
+    bitwise_and(other: &Array) => mlx_bitwise_and(other.raw());
+    /// x | y
+    bitwise_or(other: &Array) => mlx_bitwise_or(other.raw());
+    /// x ^ y
+    bitwise_xor(other: &Array) => mlx_bitwise_xor(other.raw());
+    /// x << y
+    left_shift(other: &Array) => mlx_left_shift(other.raw());
+    /// x >> y
+    right_shift(other: &Array) => mlx_right_shift(other.raw());
+    /// Product of matrices (..., M, K) and (..., K, N), broadcasting the leading axes.
+    matmul(other: &Array) => mlx_matmul(other.raw());
+}

@@ -1,0 +1,86 @@
+//! Element-wise operations of one array.
+
+use super::methods;
+
+methods! {
+    /// |x|
+    abs() => mlx_abs();
+    /// -x
+    negative() => mlx_negative();
+    /// -1, 0 or 1
+    sign() => mlx_sign();
+    /// Rounds down.
+    floor() => mlx_floor();
+    /// Rounds up.
+    ceil() => mlx_ceil();
+    /// Rounds to `decimals` places, halves to even.
+    round(decimals: i32) => mlx_round(decimals);
+    /// Rounds towards zero.
+    trunc() => mlx_trunc();
+    /// Square root.
+    sqrt() => mlx_sqrt();
+    /// 1 / sqrt(x)
+    rsqrt() => mlx_rsqrt();
+    /// x * x
+    square() => mlx_square();
+    /// 1 / x
+    reciprocal() => mlx_reciprocal();
+    /// e^x
+    exp() => mlx_exp();
+    /// e^x - 1, exact near 0
+    expm1() => mlx_expm1();
+    /// Natural logarithm.
+    log() => mlx_log();
+    /// ln(1 + x), exact near 0
+    log1p() => mlx_log1p();
+    /// Logarithm to base 2.
+    log2() => mlx_log2();
+    /// Sine.
+    sin() => mlx_sin();
+    /// Cosine.
+    cos() => mlx_cos();
+    /// Tangent.
+    tan() => mlx_tan();
+    /// Inverse sine.
+    arcsin() => mlx_arcsin();
+    /// Inverse cosine.
+    arccos() => mlx_arccos();
+    /// Inverse tangent.
+    arctan() => mlx_arctan();
+    /// Hyperbolic sine.
+    sinh() => mlx_sinh();
+    /// Hyperbolic cosine.
+    cosh() => mlx_cosh();
+    /// Hyperbolic tangent.
+    tanh() => mlx_tanh();
+    /// Inverse hyperbolic sine.
+    arcsinh() => mlx_arcsinh();
+    /// Inverse hyperbolic cosine.
+    arccosh() => mlx_arccosh();
+    /// Inverse hyperbolic tangent.
+    arctanh() => mlx_arctanh();
+    /// The error function.
+    erf() => mlx_erf();
+    /// 1 / (1 + e^-x)
+    sigmoid() => mlx_sigmoid();
+    /// True where x is zero or false.
+    logical_not() => mlx_logical_not();
+    /// Every bit flipped.
+    bitwise_invert() => mlx_bitwise_invert();
+    /// True where x is NaN.
+    isnan() => mlx_isnan();
+    /// True where x is infinite.
+    isinf() => mlx_isinf();
+    /// True where x is positive infinity.
+    isposinf() => mlx_isposinf();
+    /// True where x is negative infinity.
+    isneginf() => mlx_isneginf();
+    /// True where x is neither infinite nor NaN.
+    isfinite() => mlx_isfinite();
+    /// The values as another type: floats to integers truncate.
+    astype(dtype: crate::Dtype) => mlx_astype(dtype.raw());
+    /// The same bits as another type.
+    view(dtype: crate::Dtype) => mlx_view(dtype.raw());
+    /// A copy of its own.
+    copy() => mlx_copy();
+}

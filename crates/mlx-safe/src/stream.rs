@@ -1,0 +1,127 @@
+//! Streams, and which one an operation goes to.
+
+use std::cell::RefCell;
+use std::marker::PhantomData;
+use std::rc::Rc;
+
+use mlx_sys as sys;
+
+use crate::error::{Error, check, install_handler, take_message};
+use crate::{Device, Result};
+
+struct Raw(sys::mlx_stream);
+
+impl Drop for Raw {
+    fn drop(&mut self) {
+        // SAFETY: we own the handle, and this is its last use.
+        unsafe { sys::mlx_stream_free(self.0) };
+    }
+}
+
+/// A queue of work on one device, in order. It belongs to the thread that made it.
+#[derive(Clone)]
+pub struct Stream(Rc<Raw>, PhantomData<*const ()>);
+
+thread_local! {
+    static CURRENT: RefCell<Option<Stream>> = const { RefCell::new(None) };
+}
+
+impl Stream {
+    /// The calling thread's default stream on `device`.
+    ///
+    /// # Errors
+    /// If the device is not there.
+    pub fn default_on(device: Device) -> Result<Self> {
+        install_handler();
+        if !device.is_available()? {
+            return Err(Error::Argument { op: "stream", message: format!("{device:?} is not available") });
+        }
+        let mut raw = Raw(sys::mlx_stream { ctx: std::ptr::null_mut() });
+        device.with_raw(|device| {
+            check("default_stream", || {
+                // SAFETY: `raw` is an empty handle that the call fills; the device lives for the call.
+                unsafe { sys::mlx_get_default_stream(&mut raw.0, device) }
+            })
+        })?;
+        Self::adopt(raw)
+    }
+
+    /// A new stream on `device`.
+    ///
+    /// # Errors
+    /// If the device is not there.
+    pub fn new_on(device: Device) -> Result<Self> {
+        install_handler();
+        if !device.is_available()? {
+            return Err(Error::Argument { op: "stream", message: format!("{device:?} is not available") });
+        }
+        // SAFETY: the device handle lives for the call; the result is ours.
+        let raw = Raw(device.with_raw(|device| unsafe { sys::mlx_stream_new_device(device) }));
+        Self::adopt(raw)
+    }
+
+    fn adopt(raw: Raw) -> Result<Self> {
+        if raw.0.ctx.is_null() {
+            return Err(Error::Mlx { op: "stream", message: take_message() });
+        }
+        Ok(Self(Rc::new(raw), PhantomData))
+    }
+
+    /// Makes this the stream of every operation that the calling thread asks for from now on.
+    pub fn set_current(&self) {
+        CURRENT.with(|current| *current.borrow_mut() = Some(self.clone()));
+    }
+
+    /// Runs `work` with this as the calling thread's stream.
+    pub fn scope<T>(&self, work: impl FnOnce() -> T) -> T {
+        struct Restore(Option<Stream>);
+        impl Drop for Restore {
+            fn drop(&mut self) {
+                CURRENT.with(|current| *current.borrow_mut() = self.0.take());
+            }
+        }
+        let _restore = Restore(CURRENT.with(|current| current.borrow_mut().replace(self.clone())));
+        work()
+    }
+
+    /// Waits until all work given to this stream is done.
+    pub fn synchronize(&self) -> Result<()> {
+        check("synchronize", || {
+            // SAFETY: the handle is live.
+            unsafe { sys::mlx_synchronize(self.0.0) }
+        })
+    }
+
+    /// Calls `use_it` with the current stream of this thread: the one set last, else MLX's default on its default device.
+    pub(crate) fn with_current<T>(use_it: impl FnOnce(sys::mlx_stream) -> T) -> T {
+        install_handler();
+        let current = CURRENT.with(|current| current.borrow().clone());
+        match current {
+            Some(stream) => use_it(stream.0.0),
+            // An empty handle would be an error inside MLX: ask it for its own default.
+            None => match Self::of_default_device() {
+                Ok(stream) => use_it(stream.0.0),
+                Err(_) => use_it(sys::mlx_stream { ctx: std::ptr::null_mut() }),
+            },
+        }
+    }
+
+    fn of_default_device() -> Result<Self> {
+        let mut device = sys::mlx_device { ctx: std::ptr::null_mut() };
+        check("default_device", || {
+            // SAFETY: `device` is an empty handle that the call fills.
+            unsafe { sys::mlx_get_default_device(&mut device) }
+        })?;
+        let mut raw = Raw(sys::mlx_stream { ctx: std::ptr::null_mut() });
+        let filled = check("default_stream", || {
+            // SAFETY: both handles are live for the call.
+            unsafe { sys::mlx_get_default_stream(&mut raw.0, device) }
+        });
+        // SAFETY: we own the device handle, and this is its last use.
+        unsafe { sys::mlx_device_free(device) };
+        filled?;
+        let stream = Self::adopt(raw)?;
+        stream.set_current();
+        Ok(stream)
+    }
+}

@@ -1,0 +1,25 @@
+#include "bridge.h"
+
+#include "mlx/mlx.h"
+
+namespace {
+
+const mlx::core::array* evaluated(mlx_array arr) noexcept {
+  const auto* a = static_cast<const mlx::core::array*>(arr.ctx);
+  if (a == nullptr || a->status() == mlx::core::array::Status::unscheduled) {
+    return nullptr;
+  }
+  return a;
+}
+
+} // namespace
+
+extern "C" const void* ortmlx_array_data(mlx_array arr) {
+  const auto* a = evaluated(arr);
+  return a == nullptr || a->data_shared_ptr() == nullptr ? nullptr : a->data<void>();
+}
+
+extern "C" bool ortmlx_array_is_row_contiguous(mlx_array arr) {
+  const auto* a = evaluated(arr);
+  return a != nullptr && a->flags().row_contiguous;
+}
