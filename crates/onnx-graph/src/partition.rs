@@ -231,6 +231,20 @@ mod tests {
         }
 
         #[test]
+        fn moving_nodes_to_later_clusters_never_widens_boundaries((claimed, edges) in dags()) {
+            let graph = graph_of(claimed.len(), &edges);
+            let order = topological_order(&graph).unwrap();
+            let crossing = |levels: &[usize]| {
+                let leaves = |(a, b): &&(usize, usize)| claimed[*a] && (!claimed[*b] || levels[*a] != levels[*b]);
+                edges.iter().filter(leaves).map(|e| e.0).collect::<HashSet<_>>().len()
+            };
+            let mut levels = earliest_levels(&graph, &claimed, &order);
+            let before = crossing(&levels);
+            delay(&graph, &claimed, &order, &mut levels);
+            prop_assert!(crossing(&levels) <= before);
+        }
+
+        #[test]
         fn boundaries_are_what_crosses((claimed, edges) in dags()) {
             let graph = graph_of(claimed.len(), &edges);
             for cluster in partition(&graph, &claimed).unwrap() {

@@ -133,3 +133,86 @@ fn tensor_proto(name: &str, tensor: &Tensor<'_>) -> TensorProto {
         ..Default::default()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::{ElementType, GraphBuilder, ValueType, read_bytes};
+
+    fn body(name: &str) -> Graph<'static> {
+        let mut b = GraphBuilder::new(name, 17);
+        let x = b.outer("x");
+        let y = b.node("Neg", &[Some(x)]).output();
+        b.declare(y, ElementType::Float16, &["N".into()]);
+        b.output(y);
+        b.build().unwrap()
+    }
+
+    #[test]
+    fn every_kind_of_attribute_survives() {
+        let mut b = GraphBuilder::new("g", 17);
+        let x = b.input("x", ElementType::Float16, &["N".into()]);
+        let bodies = vec![Arc::new(body("first")), Arc::new(body("second"))];
+        let y = b
+            .node("Odd", &[None, Some(x)])
+            .domain("com.example", 2)
+            .name("odd")
+            .attr("float", f32::MIN_POSITIVE)
+            .attr("int", 0)
+            .attr("string", "")
+            .attr("tensor", Tensor::from_ints(&[]))
+            .attr("graph", body("third"))
+            .attr("floats", vec![0.5f32, f32::INFINITY])
+            .attr("ints", vec![i64::MIN, -1])
+            .attr("strings", vec!["", "ü"])
+            .attr("tensors", Attribute::Tensors(vec![Tensor::scalar(1.0), Tensor::from_ints(&[2])]))
+            .attr("graphs", Attribute::Graphs(bodies))
+            .attr("lost", Attribute::Other("TYPE_PROTO"))
+            .output();
+        b.output(y);
+        let graph = b.build().unwrap();
+        let opsets = BTreeMap::from([(String::new(), 17), ("com.example".to_owned(), 2)]);
+        let read = read_bytes(&write_bytes(&graph, &opsets, 10)).unwrap();
+
+        assert_eq!(read.opsets, opsets);
+        let (wrote, read) = (graph.node(NodeId(0)), read.graph.node(NodeId(0)));
+        assert_eq!((&read.name, &read.domain, read.version), (&wrote.name, &wrote.domain, 2));
+        assert_eq!(read.inputs(), [None, Some(x)]);
+        assert_eq!(read.implicit_inputs(), [x]);
+        assert_eq!(read.attributes.len(), wrote.attributes.len() - 1);
+        for (name, attribute) in &read.attributes {
+            // A graph holds maps, whose order varies: bodies are compared below.
+            if !name.starts_with("graph") {
+                assert_eq!(format!("{attribute:?}"), format!("{:?}", wrote.attributes[name]));
+            }
+        }
+        let bodies: Vec<_> = read.bodies().map(|(_, g)| g).collect();
+        assert_eq!(bodies.iter().map(|g| g.name.as_str()).collect::<Vec<_>>(), ["third", "first", "second"]);
+        for body in bodies {
+            let output = body.value(body.outputs()[0]);
+            assert_eq!(output.tensor_type().unwrap().to_string(), "float16[N]");
+            assert_eq!(body.node(NodeId(0)).op_type, "Neg");
+        }
+    }
+
+    #[test]
+    fn types_of_inputs_outputs_and_inner_values_survive() {
+        let mut b = GraphBuilder::new("g", 17);
+        let sequence = ValueType::Other("seq(tensor(int64))".to_owned());
+        let x = b.input_of("x", sequence.clone());
+        let i = b.initializer("i", Tensor::from_ints(&[0]));
+        let inner = b.node("SequenceAt", &[Some(x), Some(i)]).output();
+        b.declare(inner, ElementType::Int64, &["M".into(), 4.into()]);
+        let y = b.node("Abs", &[Some(inner)]).output();
+        b.output(y);
+        let graph = b.build().unwrap();
+        let read =
+            read_bytes(&write_bytes(&graph, &BTreeMap::from([(String::new(), 17)]), 10)).unwrap().graph;
+        for (_, value) in graph.values() {
+            let same = read.value(read.find_value(&value.name).unwrap());
+            assert_eq!((&same.ty, &same.constant), (&value.ty, &value.constant), "{}", value.name);
+        }
+    }
+}

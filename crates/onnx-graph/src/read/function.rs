@@ -177,3 +177,98 @@ impl Reader<'_> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proto::{AttributeProto, GraphProto, ModelProto, OperatorSetIdProto, ValueInfoProto};
+
+    fn node(op_type: &str, input: &[&str], output: &[&str]) -> NodeProto {
+        let owned = |names: &[&str]| names.iter().map(|n| n.to_string()).collect();
+        NodeProto {
+            op_type: op_type.to_owned(),
+            input: owned(input),
+            output: owned(output),
+            ..Default::default()
+        }
+    }
+
+    fn function(name: &str, input: &[&str], output: &[&str], node: Vec<NodeProto>) -> FunctionProto {
+        let owned = |names: &[&str]| names.iter().map(|n| n.to_string()).collect();
+        let opset_import = vec![OperatorSetIdProto { domain: String::new(), version: 18 }];
+        let (name, input, output) = (name.to_owned(), owned(input), owned(output));
+        FunctionProto { name, input, output, node, opset_import, ..Default::default() }
+    }
+
+    /// A model whose node calls the first function with `x` for `y`.
+    fn read(functions: Vec<FunctionProto>) -> Result<Graph<'static>, Error> {
+        let info = |name: &str| ValueInfoProto { name: name.to_owned(), r#type: None };
+        let graph = GraphProto {
+            node: vec![node(&functions[0].name, &["x"], &["y"])],
+            input: vec![info("x")],
+            output: vec![info("y")],
+            ..Default::default()
+        };
+        let model = ModelProto {
+            ir_version: 10,
+            graph: Some(graph),
+            opset_import: vec![OperatorSetIdProto { domain: "ai.onnx".to_owned(), version: 17 }],
+            functions,
+            ..Default::default()
+        };
+        crate::read_bytes(&model.encode_to_vec()).map(|m| m.graph)
+    }
+
+    #[test]
+    fn nodes_follow_the_function_s_opset() {
+        let graph = read(vec![function("F", &["a"], &["b"], vec![node("Relu", &["a"], &["b"])])]).unwrap();
+        assert_eq!(graph.nodes().map(|(_, n)| n.version).collect::<Vec<_>>(), [18]);
+    }
+
+    #[test]
+    fn a_parameter_returned_is_copied() {
+        let graph = read(vec![function("F", &["a"], &["a"], Vec::new())]).unwrap();
+        let (_, copy) = graph.nodes().next().unwrap();
+        assert_eq!((copy.op_type.as_str(), copy.inputs()), ("Identity", &[graph.find_value("x")][..]));
+    }
+
+    #[test]
+    fn inner_names_cannot_meet_outer_ones() {
+        // `x` is local to the function here, and not the graph's input.
+        let body = vec![node("Relu", &["a"], &["x"]), node("Neg", &["x"], &["b"])];
+        let graph = read(vec![function("F", &["a"], &["b"], body)]).unwrap();
+        assert_eq!(graph.value(graph.inputs()[0]).uses().len(), 1);
+    }
+
+    #[test]
+    fn endless_calls_and_exploding_ones_are_refused() {
+        let recursive = function("F", &["a"], &["b"], vec![node("F", &["a"], &["b"])]);
+        let error = read(vec![recursive]).unwrap_err().to_string();
+        assert!(error.contains(".F") && error.contains("deeper than"), "{error}");
+
+        let twice = |next: &str| vec![node(next, &["a"], &["t"]), node(next, &["t"], &["b"])];
+        let mut functions: Vec<_> = (0..MAX_DEPTH - 1)
+            .map(|i| function(&format!("F{i}"), &["a"], &["b"], twice(&format!("F{}", i + 1))))
+            .collect();
+        let last = format!("F{}", MAX_DEPTH - 1);
+        let mut leaf = node("Relu", &["a"], &["b"]);
+        leaf.attribute.push(AttributeProto {
+            name: "bulk".to_owned(),
+            s: Some(vec![0; INLINE_BUDGET / 50]),
+            ..Default::default()
+        });
+        functions.push(function(&last, &["a"], &["b"], vec![leaf]));
+        let error = read(functions).unwrap_err().to_string();
+        assert!(error.contains("too large"), "{error}");
+    }
+
+    #[test]
+    fn wrong_calls_are_named() {
+        let narrow = function("F", &[], &["b"], Vec::new());
+        assert!(read(vec![narrow]).unwrap_err().to_string().contains("function .F"));
+        let twins = vec![function("F", &["a"], &["a"], Vec::new()); 2];
+        assert!(read(twins).unwrap_err().to_string().contains("two functions"));
+        let silent = function("F", &["a"], &["b"], Vec::new());
+        assert!(read(vec![silent]).unwrap_err().to_string().contains("nothing makes the value 'y'"));
+    }
+}

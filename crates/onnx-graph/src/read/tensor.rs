@@ -67,3 +67,50 @@ fn typed(element: ElementType, proto: &TensorProto) -> Vec<u8> {
         _ => proto.int32_data.iter().map(|v| *v as u8).collect(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proto::SegmentProto;
+
+    fn proto(data_type: i32, dims: &[i64]) -> TensorProto {
+        TensorProto { name: "w".to_owned(), data_type, dims: dims.to_vec(), ..Default::default() }
+    }
+
+    fn error(proto: TensorProto) -> String {
+        tensor(proto, None).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn names_the_tensor_and_what_is_wrong() {
+        let float = ElementType::Float.onnx();
+        assert!(error(proto(0, &[])).contains("'w': it has no element type"));
+        assert!(error(proto(float, &[-1])).contains("a size of -1"));
+        assert!(error(proto(float, &[3])).contains("takes 12 bytes, 0 were given"));
+        assert!(error(proto(float, &[i64::MAX, i64::MAX])).contains("no size"));
+        assert!(
+            error(TensorProto { raw_data: Some(vec![0; 5]), ..proto(float, &[]) }).contains("4 bytes, 5")
+        );
+        assert!(
+            error(TensorProto { segment: Some(SegmentProto::default()), ..proto(float, &[0]) })
+                .contains("segment")
+        );
+        assert!(error(TensorProto { data_location: EXTERNAL, ..proto(float, &[2]) }).contains("no location"));
+        // A field that is not the type's own does not count.
+        assert!(error(TensorProto { int32_data: vec![1], ..proto(float, &[1]) }).contains("0 were given"));
+    }
+
+    #[test]
+    fn strings_and_unknown_types_have_no_contents() {
+        assert!(tensor(proto(ElementType::String.onnx(), &[2]), None).unwrap().is_none());
+        assert!(tensor(proto(27, &[2]), None).unwrap().is_none());
+    }
+
+    #[test]
+    fn no_elements_need_no_data() {
+        let empty = tensor(proto(ElementType::Int4.onnx(), &[0, 3]), None).unwrap().unwrap();
+        assert!(empty.is_empty());
+        let raw = TensorProto { raw_data: Some(Vec::new()), float_data: vec![2.0], ..proto(1, &[]) };
+        assert_eq!(tensor(raw, None).unwrap().unwrap().floats().unwrap(), [2.0]);
+    }
+}
