@@ -317,7 +317,7 @@ impl<'a> Graph<'a> {
         captured
     }
 
-    /// Checks that every value has one origin: it is an input, an initializer or a node's output, and only one of these.
+    /// Checks that no value has two origins: each is at most one of an input, an initializer and a node's output.
     ///
     /// # Errors
     /// [`Error::Graph`] naming the first value that has two.

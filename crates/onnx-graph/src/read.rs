@@ -35,8 +35,8 @@ pub struct Model {
 /// Reads a model whose tensors are all inside `bytes`.
 ///
 /// # Errors
-/// [`Error::Parse`] if these are no ONNX model or one with external data; [`Error::Graph`] and [`Error::Tensor`] for what
-/// is wrong in it.
+/// [`Error::Parse`] if these are no ONNX model or one with external data; [`Error::Graph`] and [`Error::Tensor`] for
+/// what is wrong in it.
 pub fn read_bytes(bytes: &[u8]) -> Result<Model, Error> {
     read(decode(bytes)?, None)
 }
