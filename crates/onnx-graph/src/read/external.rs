@@ -116,8 +116,7 @@ mod tests {
         assert!(error(&[], 8, folder).contains("no location"));
         assert!(error(&[w], 8, None).contains("no folder"));
         assert!(error(&[("location", ".")], 0, folder).contains("'.'"));
-        assert!(
-            matches!(load(&entries(&[("location", "none")]), 1, folder), Err(Error::Io { path, .. }) if path.ends_with("none"))
-        );
+        let missing = load(&entries(&[("location", "none")]), 1, folder);
+        assert!(matches!(missing, Err(Error::Io { path, .. }) if path.ends_with("none")));
     }
 }
