@@ -45,6 +45,11 @@ impl Layout {
         self.deps().join("mlx")
     }
 
+    /// Where the CUDA flavours look for NVIDIA's libraries.
+    pub fn nvidia(&self) -> PathBuf {
+        self.mlx().join("nvidia")
+    }
+
     /// ONNX Runtime's library of one version.
     pub fn ort_library(&self, version: &str) -> PathBuf {
         self.deps().join("ort").join(version).join(format!("libonnxruntime{}", std::env::consts::DLL_SUFFIX))

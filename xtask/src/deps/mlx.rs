@@ -81,6 +81,11 @@ impl Flavour {
         }
     }
 
+    /// Whether it needs NVIDIA's libraries.
+    pub fn is_cuda(self) -> bool {
+        matches!(self, Self::Cuda12 | Self::Cuda13)
+    }
+
     /// The package that holds it.
     pub fn package(self) -> &'static str {
         match self {

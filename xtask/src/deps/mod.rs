@@ -7,6 +7,7 @@ mod host;
 pub mod lock;
 mod mlx;
 mod mlx_c;
+mod nvidia;
 pub mod part;
 mod pip;
 mod progress;
@@ -60,6 +61,7 @@ pub fn run(layout: &Layout, args: &Args) -> Result<()> {
     let lock = Lock::of_project(layout)?;
     deps.install(&part::all(layout, &deps.host, &lock, flavour)?)?;
     deps.link(flavour, args.keep_active)?;
+    nvidia::link(layout, flavour, &deps.python.path)?;
     deps.fill_venv()?;
     remove(&layout.staging())
 }
@@ -70,6 +72,7 @@ pub struct Deps<'a> {
     /// Held as long as this lives.
     _guard: File,
     state: State,
+    python: Python,
     host: Host,
     fetcher: Fetcher<'a>,
 }
@@ -90,7 +93,7 @@ impl<'a> Deps<'a> {
         let progress = Progress::new();
         venv::create(layout, &mut state, &python, &progress)?;
         let fetcher = Fetcher::new(layout, host.clone(), progress);
-        Ok(Self { layout, _guard: guard, state, host, fetcher })
+        Ok(Self { layout, _guard: guard, state, python, host, fetcher })
     }
 
     /// The wheel of `package` for this host, from the cache or the network; its hash is checked either way.

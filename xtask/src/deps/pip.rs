@@ -95,7 +95,6 @@ pub fn pip(layout: &Layout, command: &str) -> Command {
     // -I: a PYTHONPATH of the user's must not count as installed packages. pip's own settings still hold.
     pip.args(["-I", "-m", "pip", "--disable-pip-version-check", "--no-input", command, "--quiet"]);
     pip.args(["--no-deps", "--require-hashes", "--only-binary=:all:", "--progress-bar=off"]);
-    pip.arg("--find-links").arg(layout.downloads());
     pip
 }
 

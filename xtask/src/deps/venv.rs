@@ -39,8 +39,15 @@ fn make(layout: &Layout, python: &Python) -> Result<()> {
     // venv prints some of its reasons on standard output.
     let said = [output.stderr, output.stdout].concat();
     let said = String::from_utf8_lossy(&said);
-    let line = said.lines().find(|line| line.contains("ensurepip")).or_else(|| said.lines().last());
-    bail!(Missing::Venv(line.unwrap_or("no message").trim().into()))
+    bail!(Missing::Venv(venv_reason(&said)))
+}
+
+/// Debian's text about its missing package runs over many lines; of a traceback the last line counts.
+fn venv_reason(said: &str) -> String {
+    if said.contains("ensurepip is not") {
+        return "its module ensurepip is missing".into();
+    }
+    said.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("no message").trim().into()
 }
 
 /// What `python/requirements.lock` asks for.
@@ -59,7 +66,11 @@ pub fn is_filled(layout: &Layout, state: &State, recipe: &Recipe) -> bool {
 pub fn fill(layout: &Layout, state: &mut State, recipe: Recipe) -> Result<()> {
     state.forget(PACKAGES)?;
     let lock = requirements(layout);
-    let install = || watch(pip(layout, "install").arg("--no-index").arg("--requirement").arg(&lock), || {});
+    let install = || {
+        let mut install = pip(layout, "install");
+        install.arg("--no-index").arg("--find-links").arg(layout.downloads());
+        watch(install.arg("--requirement").arg(&lock), || {})
+    };
     if install().is_err() {
         let mut download = pip(layout, "download");
         download.arg("--dest").arg(layout.downloads()).arg("--requirement").arg(&lock);
@@ -71,4 +82,18 @@ pub fn fill(layout: &Layout, state: &mut State, recipe: Recipe) -> Result<()> {
 
 fn requirements(layout: &Layout) -> PathBuf {
     layout.root().join("python/requirements.lock")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reason_of_a_failed_venv_is_one_line() {
+        let debian =
+            "The virtual environment was not created successfully because ensurepip is not\navailable.\n";
+        assert_eq!(venv_reason(debian), "its module ensurepip is missing");
+        assert_eq!(venv_reason("Traceback\nModuleNotFoundError: venv\n\n"), "ModuleNotFoundError: venv");
+        assert_eq!(venv_reason(""), "no message");
+    }
 }
