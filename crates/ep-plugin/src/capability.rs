@@ -1,0 +1,82 @@
+//! `GetCapability`: which nodes of a graph we take, and in which clusters.
+
+use ep_core::Claims;
+use onnx_graph::{Cluster, Graph};
+use ort_sys::OrtNode;
+
+use crate::abi::{OrtEpGraphSupportInfo, OrtNodeFusionOptions};
+use crate::ep::Ep;
+use crate::error::Error;
+use crate::graph_ref::GraphRef;
+use crate::import;
+
+/// Claims what the engine can run of `source` and tells ONNX Runtime through `sink`.
+///
+/// # Errors
+/// [`Error::Ort`], [`Error::Graph`] and [`Error::Core`] as the steps give them.
+///
+/// # Safety
+/// `sink` must be the live one that came with `source`.
+pub unsafe fn claim(ep: &Ep, source: GraphRef<'_>, sink: *mut OrtEpGraphSupportInfo) -> Result<(), Error> {
+    if inside_sequence_map(source)? {
+        tracing::debug!("graph '{}' lies inside a SequenceMap, nothing of it is claimed", source.name()?);
+        return Ok(());
+    }
+    let graph = import::graph(source)?;
+    let claims = ep.engine().claim(&graph);
+    let clusters = ep.engine().clusters(&graph, &claims)?;
+    log(&graph, &claims, &clusters);
+    if let Some(report) = ep.report() {
+        report.claims(&graph, &claims, &clusters)?;
+    }
+    let nodes = source.nodes()?;
+    for cluster in &clusters {
+        let nodes: Vec<*const OrtNode> = cluster.nodes.iter().map(|id| nodes[id.0].raw()).collect();
+        // SAFETY: nodes and sink are live for this call; the options are copied.
+        unsafe { fuse(ep, &nodes, sink) }?;
+    }
+    Ok(())
+}
+
+/// # Safety
+/// `nodes` and `sink` must belong to the graph that is asked about.
+unsafe fn fuse(ep: &Ep, nodes: &[*const OrtNode], sink: *mut OrtEpGraphSupportInfo) -> Result<(), Error> {
+    let api = ep.api();
+    let options =
+        OrtNodeFusionOptions { ort_version_supported: api.version(), drop_constant_initializers: true };
+    // SAFETY: by the caller's word; the status is ours.
+    unsafe {
+        let add = (*api.ep_table()).EpGraphSupportInfo_AddNodesToFuse;
+        api.check(add(sink, nodes.as_ptr(), nodes.len(), &raw const options))
+    }
+}
+
+/// ONNX Runtime cannot load a model in which nodes of a `SequenceMap` body, however deep, are claimed.
+fn inside_sequence_map(graph: GraphRef<'_>) -> Result<bool, Error> {
+    let mut around = Some(graph);
+    while let Some(graph) = around {
+        let Some(node) = graph.parent()? else { return Ok(false) };
+        if node.op_type()? == "SequenceMap" {
+            return Ok(true);
+        }
+        around = node.graph()?;
+    }
+    Ok(false)
+}
+
+fn log(graph: &Graph<'_>, claims: &Claims, clusters: &[Cluster]) {
+    let claimed = claims.nodes.iter().filter(|claim| claim.is_ok()).count();
+    let taken: usize = clusters.iter().map(|cluster| cluster.nodes.len()).sum();
+    tracing::info!(
+        "graph '{}': {claimed} of {} nodes can be claimed, {taken} are, in {} clusters",
+        graph.name,
+        graph.node_count(),
+        clusters.len()
+    );
+    for ((id, node), claim) in graph.nodes().zip(&claims.nodes) {
+        if let Err(reason) = claim {
+            let name = if node.name.is_empty() { format!("#{}", id.0) } else { node.name.clone() };
+            tracing::debug!("{} '{name}' stays with ONNX Runtime: {reason}", node.op_type);
+        }
+    }
+}
