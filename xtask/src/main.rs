@@ -31,7 +31,9 @@ enum Command {
 fn main() -> ExitCode {
     let layout = Layout::of_this_checkout();
     let result = match Cli::parse().command {
-        Command::Deps(args) => deps::run(&layout, &args),
+        Command::Deps(args) => {
+            deps::run(&layout, &args).map(|()| println!("Everything is in place in .deps"))
+        }
         Command::Doctor => doctor::run(&layout),
     };
     match result {

@@ -71,16 +71,17 @@ impl<'a> Fetcher<'a> {
 
     fn download(&self, package: &Locked, wheel: &Wheel, path: &Path, bar: &Bar) -> Result<()> {
         let staging = self.layout.staging().join(format!("fetch-{}", wheel.file));
+        let growing = staging.join("tmp");
         remove(&staging)?;
-        create_dir(&staging)?;
+        create_dir(&growing)?;
         let requirements = staging.join("requirements.txt");
         fs::write(
             &requirements,
             format!("{}=={} --hash=sha256:{}\n", package.name, package.version, wheel.sha256),
         )?;
         let mut pip = pip(self.layout, "download");
-        pip.arg("--dest").arg(&staging).arg("--requirement").arg(&requirements).env("TMPDIR", &staging);
-        watch(&mut pip, || bar.position(largest_file(&staging).min(wheel.size)))
+        pip.arg("--dest").arg(&staging).arg("--requirement").arg(&requirements).env("TMPDIR", &growing);
+        watch(&mut pip, || bar.position(largest_file(&growing).min(wheel.size)))
             .map_err(|error| explain(error, wheel))?;
         let fetched = staging.join(&wheel.file);
         verify(&fetched, wheel)?;

@@ -29,13 +29,13 @@ impl Progress {
 
     /// A download of `bytes` bytes.
     pub fn download(&self, name: &str, bytes: u64) -> Bar {
-        let style = "  {prefix:28} {bar:30} {bytes:>11} of {total_bytes:11} {bytes_per_sec}";
+        let style = "  {prefix:30} {bar:30} {bytes:>11} of {total_bytes:11} {bytes_per_sec}";
         self.bar(name, ProgressBar::new(bytes), style, Some(bytes))
     }
 
     /// Shows a step of unknown length while `work` runs.
     pub fn during<T>(&self, name: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
-        let bar = self.bar(name, ProgressBar::new_spinner(), "  {prefix:28} {spinner} {elapsed}", None);
+        let bar = self.bar(name, ProgressBar::new_spinner(), "  {prefix:30} {spinner} {elapsed}", None);
         bar.bar.enable_steady_tick(Duration::from_millis(120));
         let result = work();
         bar.finish(result.is_ok());
@@ -60,7 +60,7 @@ impl Bar {
     /// Takes the bar away and leaves one line if all went well; errors are told by the caller.
     pub fn finish(self, ok: bool) {
         let size = self.bytes.map(|bytes| format!("{}, ", HumanBytes(bytes))).unwrap_or_default();
-        let line = format!("  {:28} {size}{:.1} s", self.name, self.started.elapsed().as_secs_f64());
+        let line = format!("  {:30} {size}{:.1} s", self.name, self.started.elapsed().as_secs_f64());
         match (ok, self.terminal) {
             (true, true) => self.bar.suspend(|| eprintln!("{line}")),
             (true, false) => eprintln!("{line}"),
