@@ -1,0 +1,89 @@
+"""``python -m ort_mlx``: the command line."""
+
+import argparse
+import json
+import sys
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+import ort_mlx
+from ort_mlx import corpus
+from ort_mlx.inputs import InputError, load_npz, make_inputs, parse_dims
+from ort_mlx.report import examine
+
+
+def parser() -> argparse.ArgumentParser:
+    top = argparse.ArgumentParser(prog="ort_mlx", description="Run ONNX models on MLX.")
+    commands = top.add_subparsers(dest="command", required=True)
+    run = commands.add_parser("run", help="run a model and say what ran where, how right and how fast")
+    run.add_argument("model", type=Path)
+    run.add_argument("--inputs", type=Path, help="an .npz with one array an input; random values if left out")
+    run.add_argument("--dim", action="append", default=[], metavar="NAME=SIZE", help="size of a symbolic dimension (1)")
+    run.add_argument("--claim", default="all", choices=["auto", "all", "none"], help="claim policy (all)")
+    run.add_argument("--device", default=None, choices=["auto", "gpu", "cpu"], help="device (auto)")
+    run.add_argument("--repeat", type=int, default=20, metavar="N", help="steady runs to take the median of (20)")
+    run.add_argument("--nodes", action="store_true", help="list every node, not only what was left and why")
+    run.add_argument("--json", action="store_true", help="print the report as JSON")
+    check = commands.add_parser("check", help="check folders of models against the right answers beside them")
+    check.add_argument("folders", type=Path, nargs="+")
+    check.add_argument("--claim", default="all", choices=["auto", "all", "none"], help="claim policy (all)")
+    check.add_argument("--device", default=None, choices=["auto", "gpu", "cpu"], help="device (auto)")
+    check.add_argument("--left", action="store_true", help="list the operators that were left to onnxruntime")
+    commands.add_parser("devices", help="list the devices that MLX offers to onnxruntime")
+    return top
+
+
+def main(arguments: list[str] | None = None) -> int:
+    args = parser().parse_args(arguments)
+    try:
+        if args.command == "devices":
+            for device in ort_mlx.register():
+                print(f"{device.ep_name}: {device.device.type.name}, {dict(device.ep_metadata)}")
+            return 0
+        return check(args) if args.command == "check" else run(args)
+    except (InputError, ort_mlx.LibraryNotFound, ort_mlx.OrtTooOld) as error:
+        print(f"error: {error}", file=sys.stderr)
+    except Exception as error:  # noqa: BLE001 - onnxruntime raises a class per status code
+        print(f"error: {str(error).strip()}", file=sys.stderr)
+    return 1
+
+
+def run(args: argparse.Namespace) -> int:
+    if not args.model.is_file():
+        raise InputError(f"{args.model} is not a file")
+    if args.inputs:
+        feeds = load_npz(args.inputs)
+    else:
+        feeds = make_inputs(args.model, parse_dims(args.dim))
+    report = examine(args.model, feeds, claim=args.claim, device=args.device, repeat=args.repeat)
+    if args.json:
+        print(json.dumps(report.as_dict(), indent=2))
+    else:
+        print(report.text(every_node=args.nodes))
+    return 0 if report.agrees else 1
+
+
+def check(args: argparse.Namespace) -> int:
+    found = [case for folder in args.folders for case in corpus.cases(folder)]
+    if not found:
+        raise InputError(f"no model.onnx below {', '.join(map(str, args.folders))}")
+    wrong, clusters, left = 0, 0, Counter()
+    with tempfile.TemporaryDirectory() as folder:
+        for case in found:
+            outcome = corpus.check(case, Path(folder) / "trace.jsonl", claim=args.claim, device=args.device)
+            clusters += len(outcome.placement.clusters)
+            for op, reason, count in outcome.placement.left():
+                left[op, reason] += count
+            wrong += bool(outcome.problems)
+            for problem in outcome.problems:
+                print(f"WRONG {case.folder.name}: {problem}", flush=True)
+    if args.left:
+        for (op, reason), count in left.most_common():
+            print(f"left {count:>5} {op}: {reason}")
+    print(f"{len(found) - wrong} of {len(found)} models right, {clusters} clusters, {sum(left.values())} nodes left")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

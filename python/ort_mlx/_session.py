@@ -1,0 +1,80 @@
+"""Registration of the plugin with onnxruntime, and sessions that use it."""
+
+import os
+import re
+from pathlib import Path
+
+import onnxruntime
+
+from ort_mlx._library import library_path
+
+EP_NAME = "MLXExecutionProvider"
+MINIMUM_ORT = (1, 24)
+
+
+class OrtTooOld(RuntimeError):
+    """The installed onnxruntime cannot load plugins of this kind."""
+
+
+def _check_version() -> None:
+    numbers = tuple(int(n) for n in re.findall(r"\d+", onnxruntime.__version__)[:2])
+    if numbers < MINIMUM_ORT:
+        wanted = ".".join(map(str, MINIMUM_ORT))
+        raise OrtTooOld(
+            f"onnxruntime {onnxruntime.__version__} is too old for {EP_NAME}: "
+            f"install {wanted} or newer (pip install -U 'onnxruntime>={wanted}')"
+        )
+
+
+def devices() -> list:
+    """The ``OrtEpDevice`` objects of MLX that onnxruntime knows; empty before :func:`register`."""
+    _check_version()
+    return [device for device in onnxruntime.get_ep_devices() if device.ep_name == EP_NAME]
+
+
+def register(library: str | os.PathLike | None = None) -> list:
+    """Makes the plugin known to onnxruntime, once per process, and returns its devices.
+
+    Args:
+        library: the plugin's shared library; :func:`library_path` finds it if left out.
+
+    Raises:
+        LibraryNotFound: if there is no library.
+        OrtTooOld: if onnxruntime is older than 1.24.
+    """
+    _check_version()
+    found = devices()
+    if found:
+        return found
+    # onnxruntime takes a relative path from its own folder, which nobody means.
+    path = library_path() if library is None else Path(library).expanduser().resolve()
+    onnxruntime.register_execution_provider_library(EP_NAME, str(path))
+    return devices()
+
+
+def session(
+    model: str | os.PathLike | bytes,
+    sess_options: "onnxruntime.SessionOptions | None" = None,
+    **options: str,
+) -> "onnxruntime.InferenceSession":
+    """A session that runs on MLX what MLX can run, and the rest on onnxruntime's CPU provider.
+
+    Args:
+        model: a path or the bytes of a model.
+        sess_options: options of onnxruntime's own; a fresh set if left out.
+        options: options of the provider, such as ``device="cpu"`` or ``claim="all"``; see the README.
+
+    Raises:
+        Exception: what onnxruntime raises; a failing provider is never silently replaced by the CPU.
+    """
+    found = register()
+    if not found:
+        raise RuntimeError(f"{EP_NAME} offers no device on this machine")
+    sess_options = sess_options or onnxruntime.SessionOptions()
+    options = {name: str(value) for name, value in options.items() if value is not None}
+    sess_options.add_provider_for_devices(found[:1], options)
+    if not isinstance(model, bytes):
+        model = os.fspath(model)
+    made = onnxruntime.InferenceSession(model, sess_options=sess_options, enable_fallback=0)
+    made.disable_fallback()
+    return made

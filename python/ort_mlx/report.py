@@ -1,0 +1,136 @@
+"""Runs a model on MLX and on onnxruntime's CPU provider and tells what happened."""
+
+import json
+import statistics
+import tempfile
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+
+import ort_mlx
+from ort_mlx.compare import Difference, difference
+
+
+@dataclass
+class Placement:
+    """Which nodes went to MLX, from the provider's trace."""
+
+    claims: list[dict] = field(default_factory=list)
+    clusters: list[dict] = field(default_factory=list)
+
+    @classmethod
+    def read(cls, trace: Path) -> "Placement":
+        placement = cls()
+        if trace.is_file():
+            for line in trace.read_text().splitlines():
+                event = json.loads(line)
+                {"claim": placement.claims, "cluster": placement.clusters}.get(event["event"], []).append(event)
+        return placement
+
+    @property
+    def total(self) -> int:
+        return len(self.claims)
+
+    @property
+    def on_mlx(self) -> int:
+        return sum(c["claimed"] for c in self.claims)
+
+    def left(self) -> list[tuple[str, str, int]]:
+        """(op, reason, count) of what was left to onnxruntime, most frequent first."""
+        counts = Counter((c["op"], c["reason"]) for c in self.claims if not c["claimed"])
+        return [(op, reason, count) for (op, reason), count in counts.most_common()]
+
+
+@dataclass
+class Latency:
+    """Milliseconds of the first run and the median of the later ones."""
+
+    first: float
+    steady: float
+
+
+@dataclass
+class Report:
+    """What :func:`examine` found."""
+
+    model: str
+    placement: Placement
+    differences: dict[str, Difference]
+    mlx: Latency
+    cpu: Latency
+
+    @property
+    def agrees(self) -> bool:
+        return all(d.agrees for d in self.differences.values())
+
+    @property
+    def error(self) -> float:
+        return max((d.error for d in self.differences.values()), default=0.0)
+
+    def as_dict(self) -> dict:
+        return {
+            "model": self.model,
+            "nodes": self.placement.total,
+            "on_mlx": self.placement.on_mlx,
+            "clusters": len(self.placement.clusters),
+            "left": [{"op": op, "reason": reason, "count": count} for op, reason, count in self.placement.left()],
+            "claims": self.placement.claims,
+            "agrees": self.agrees,
+            "error": self.error,
+            "mlx_ms": vars(self.mlx),
+            "ort_cpu_ms": vars(self.cpu),
+        }
+
+    def text(self, every_node: bool = False) -> str:
+        p = self.placement
+        lines = [f"{self.model}: {p.on_mlx} of {p.total} nodes on MLX in {len(p.clusters)} clusters"]
+        if every_node:
+            for c in p.claims:
+                name = c["node"] or f"#{c['index']}"
+                lines.append(f"  {'MLX' if c['claimed'] else 'ORT'}  {c['op']:<24} {name}  {c['reason'] or ''}".rstrip())
+        elif p.left():
+            lines.append("  left to onnxruntime:")
+            lines += [f"    {count:>4} {op}: {reason}" for op, reason, count in p.left()]
+        lines.append(f"  error against onnxruntime's CPU provider (of each output's scale): {self.error:.1e}")
+        lines += [f"    WRONG {name}: {d.detail}" for name, d in self.differences.items() if not d.agrees]
+        for label, latency in (("MLX", self.mlx), ("ORT CPU", self.cpu)):
+            lines.append(f"  {label:<8} first run {latency.first:9.2f} ms   then {latency.steady:9.2f} ms")
+        lines.append(f"  ratio ORT CPU / MLX, steady: {self.cpu.steady / self.mlx.steady:.2f}")
+        return "\n".join(lines)
+
+
+def examine(
+    model: Path,
+    feeds: dict[str, np.ndarray],
+    *,
+    claim: str = "all",
+    device: str | None = None,
+    repeat: int = 20,
+) -> Report:
+    """Runs ``model`` on both providers with the same inputs."""
+    with tempfile.TemporaryDirectory() as folder:
+        trace = Path(folder) / "trace.jsonl"
+        mlx_session = ort_mlx.session(model, claim=claim, device=device, trace=str(trace))
+        placement = Placement.read(trace)
+    cpu_session = onnxruntime.InferenceSession(str(model), providers=["CPUExecutionProvider"])
+    names = [output.name for output in cpu_session.get_outputs()]
+    got, mlx = _time(mlx_session, names, feeds, repeat)
+    wanted, cpu = _time(cpu_session, names, feeds, repeat)
+    differences = {name: difference(g, w) for name, g, w in zip(names, got, wanted)}
+    return Report(Path(model).name, placement, differences, mlx, cpu)
+
+
+def _time(session, names: list[str], feeds: dict[str, np.ndarray], repeat: int) -> tuple[list[np.ndarray], Latency]:
+    start = time.perf_counter()
+    outputs = session.run(names, feeds)
+    first = time.perf_counter() - start
+    steady = []
+    for _ in range(max(repeat, 1)):
+        start = time.perf_counter()
+        session.run(names, feeds)
+        steady.append(time.perf_counter() - start)
+    return outputs, Latency(first * 1e3, statistics.median(steady) * 1e3)

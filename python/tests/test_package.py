@@ -1,0 +1,99 @@
+"""The package ``ort_mlx``: finding, registering, choosing, and the errors that a user will meet."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+import pytest
+
+import ort_mlx
+
+
+def test_registration_is_idempotent():
+    assert ort_mlx.register() is not None
+    assert [d.ep_name for d in ort_mlx.register()] == [d.ep_name for d in ort_mlx.devices()]
+    assert {d.ep_name for d in ort_mlx.devices()} == {ort_mlx.EP_NAME}
+
+
+def test_a_session_lists_the_provider_and_runs(add_model):
+    session = ort_mlx.session(add_model, claim="all", device="cpu")
+    assert session.get_providers()[0] == ort_mlx.EP_NAME
+    (y,) = session.run(None, {"x": np.zeros((2, 3), np.float32)})
+    np.testing.assert_array_equal(y, np.ones((2, 3), np.float32))
+
+
+def test_a_missing_library_is_named(monkeypatch, tmp_path):
+    monkeypatch.setenv("ORT_MLX_LIBRARY", str(tmp_path / "nowhere.so"))
+    with pytest.raises(ort_mlx.LibraryNotFound, match="nowhere.so"):
+        ort_mlx.library_path()
+    monkeypatch.delenv("ORT_MLX_LIBRARY")
+    with pytest.raises(ort_mlx.LibraryNotFound, match="cargo build --release -p ep-plugin"):
+        ort_mlx.library_path()
+
+
+def test_an_old_onnxruntime_is_named(monkeypatch):
+    monkeypatch.setattr(onnxruntime, "__version__", "1.23.2")
+    with pytest.raises(ort_mlx.OrtTooOld, match="1.23.2 is too old.*onnxruntime>=1.24"):
+        ort_mlx.register()
+
+
+@pytest.mark.parametrize(
+    ("options", "wanted"),
+    [
+        ({"devise": "gpu"}, "unknown option 'devise'.*device.*claim"),
+        ({"claim": "everything"}, "'claim'.*'everything'.*auto, all or none"),
+        ({"device": "tpu"}, "'device'.*'tpu'.*auto, gpu or cpu"),
+    ],
+)
+def test_a_wrong_option_is_refused(add_model, options, wanted):
+    with pytest.raises(Exception, match=wanted):
+        ort_mlx.session(add_model, **options)
+
+
+def test_the_environment_overrides_options(add_model):
+    program = (
+        "import ort_mlx, sys\n"
+        "try:\n"
+        "    ort_mlx.session(sys.stdin.buffer.read(), claim='all')\n"
+        "except Exception as error:\n"
+        "    print(error)\n"
+    )
+    environment = {**os.environ, "ORT_MLX_CLAIM": "everything"}
+    done = subprocess.run([sys.executable, "-c", program], input=add_model, env=environment, capture_output=True)
+    assert b"'everything'" in done.stdout, done.stdout + done.stderr
+
+
+def test_malformed_models_are_errors(tmp_path, add_model):
+    for name, data in {"empty": b"", "noise": bytes(range(256)), "cut": add_model[: len(add_model) // 2]}.items():
+        path = tmp_path / f"{name}.onnx"
+        path.write_bytes(data)
+        with pytest.raises(Exception, match="(?i)parse|protobuf|load|invalid|graph|model|ORT"):
+            ort_mlx.session(path, claim="all")
+    with pytest.raises(Exception, match="(?i)exist|such file"):
+        ort_mlx.session(tmp_path / "missing.onnx", claim="all")
+
+
+def test_wrong_inputs_are_errors(add_model):
+    session = ort_mlx.session(add_model, claim="all", device="cpu")
+    with pytest.raises(Exception, match="(?i)type"):
+        session.run(None, {"x": np.zeros((2, 3), np.float64)})
+    with pytest.raises(Exception, match="(?i)dimension|rank|shape"):
+        session.run(None, {"x": np.zeros((2, 4), np.float32)})
+    with pytest.raises(Exception, match="(?i)x"):
+        session.run(None, {"z": np.zeros((2, 3), np.float32)})
+    (y,) = session.run(None, {"x": np.ones((1, 3), np.float32)})
+    np.testing.assert_array_equal(y, np.full((1, 3), 2, np.float32))
+
+
+def test_the_command_line_reports_a_model(tmp_path, add_model):
+    path = tmp_path / "add.onnx"
+    path.write_bytes(add_model)
+    command = [sys.executable, "-m", "ort_mlx", "run", str(path), "--dim", "N=5", "--device", "cpu"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parent.parent)
+    assert done.returncode == 0, done.stderr
+    assert "1 of 1 nodes on MLX in 1 clusters" in done.stdout
+    done = subprocess.run([*command[:4], str(tmp_path / "none.onnx")], capture_output=True, text=True)
+    assert done.returncode == 1 and "is not a file" in done.stderr

@@ -1,0 +1,164 @@
+"""Runs: dynamic and empty shapes, threads, many sessions, forks, and other copies of MLX in the process."""
+
+import multiprocessing
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import make_model
+from onnx import TensorProto, helper
+
+import ort_mlx
+from ort_mlx.report import Placement
+
+DEPS = Path(__file__).parent.parent.parent / ".deps"
+
+
+def flatten_model() -> bytes:
+    """Shape arithmetic as exporters write it: (B, L, H, D) to (B, L, H*D) by Shape, Gather, Concat, Reshape."""
+    node = helper.make_node
+    return make_model(
+        [
+            node("Shape", ["x"], ["shape"]),
+            node("Gather", ["shape", "zero"], ["b"]),
+            node("Gather", ["shape", "one"], ["l"]),
+            node("Unsqueeze", ["b", "axes"], ["b1"]),
+            node("Unsqueeze", ["l", "axes"], ["l1"]),
+            node("Concat", ["b1", "l1", "rest"], ["target"], axis=0),
+            node("Mul", ["x", "two"], ["doubled"]),
+            node("Reshape", ["doubled", "target"], ["flat"]),
+            node("Softmax", ["flat"], ["y"], axis=-1),
+        ],
+        [("x", TensorProto.FLOAT, ["B", "L", "H", "D"])],
+        [("y", TensorProto.FLOAT, None)],
+        {
+            "zero": np.int64(0),
+            "one": np.int64(1),
+            "axes": np.array([0]),
+            "rest": np.array([-1]),
+            "two": np.float32(2),
+        },
+    )
+
+
+def softmax(x: np.ndarray) -> np.ndarray:
+    e = np.exp(x.astype(np.float64) - x.max(-1, keepdims=True, initial=-np.inf))
+    return (e / e.sum(-1, keepdims=True)).astype(np.float32)
+
+
+def test_shape_arithmetic_stays_in_one_cluster(tmp_path):
+    trace = tmp_path / "trace.jsonl"
+    ort_mlx.session(flatten_model(), claim="all", device="cpu", trace=str(trace))
+    placement = Placement.read(trace)
+    assert len(placement.clusters) == 1 and not placement.left(), placement
+
+
+def test_shapes_may_change_and_be_empty_in_one_session():
+    session = ort_mlx.session(flatten_model(), claim="all", device="cpu")
+    rng = np.random.default_rng(0)
+    for shape in [(1, 2, 3, 4), (2, 5, 1, 7), (1, 1, 1, 1), (4, 3, 2, 2), (0, 2, 3, 4), (1, 2, 3, 4)]:
+        x = rng.standard_normal(shape).astype(np.float32)
+        (y,) = session.run(None, {"x": x})
+        if shape[0] == 0:
+            assert y.size == 0
+            continue
+        wanted = softmax(2 * x.reshape(shape[0], shape[1], -1))
+        np.testing.assert_allclose(y, wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_threads_share_a_session():
+    session = ort_mlx.session(flatten_model(), claim="all", device="cpu")
+    rng = np.random.default_rng(1)
+    inputs = [rng.standard_normal((2, 3 + i, 4, 5)).astype(np.float32) for i in range(8)]
+    wanted = [session.run(None, {"x": x})[0] for x in inputs]
+    failures = []
+
+    def work(i: int) -> None:
+        for _ in range(50):
+            (y,) = session.run(None, {"x": inputs[i]})
+            if not np.array_equal(y, wanted[i]):
+                failures.append(i)
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+
+
+def test_sessions_come_and_go_while_another_runs(add_model):
+    kept = ort_mlx.session(add_model, claim="all", device="cpu")
+    x = np.zeros((1, 3), np.float32)
+    for _ in range(50):
+        other = ort_mlx.session(flatten_model(), claim="all", device="cpu")
+        other.run(None, {"x": np.ones((1, 1, 2, 2), np.float32)})
+        del other
+        assert kept.run(None, {"x": x})[0].tolist() == [[1, 1, 1]]
+
+
+def _in_child(session, queue) -> None:
+    try:
+        session.run(None, {"x": np.zeros((1, 3), np.float32)})
+        queue.put("ran")
+    except Exception as error:  # noqa: BLE001
+        queue.put(str(error))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+def test_a_run_after_fork_is_an_error_that_says_what_to_do(add_model):
+    session = ort_mlx.session(add_model, claim="all", device="cpu")
+    context = multiprocessing.get_context("fork")
+    queue = context.Queue()
+    child = context.Process(target=_in_child, args=(session, queue))
+    child.start()
+    message = queue.get(timeout=60)
+    child.join(timeout=60)
+    assert "spawn" in message, message
+
+
+@pytest.mark.parametrize("first", ["mlx", "ours"])
+def test_a_users_mlx_of_another_version_lives_beside_ours(first, add_model):
+    """Both import orders: a second libmlx in the process must not take our symbols, nor ours its."""
+    theirs = "import mlx.core as mx\nassert mx.__version__ == '0.32.4', mx.__version__\n"
+    ours = (
+        "import numpy as np, ort_mlx\n"
+        "session = ort_mlx.session(model, claim='all', device='cpu')\n"
+        "assert session.run(None, {'x': np.zeros((1, 3), np.float32)})[0].tolist() == [[1, 1, 1]]\n"
+    )
+    use = "assert (mx.array([1.0, 2.0]) @ mx.array([3.0, 4.0])).item() == 11\n"
+    body = theirs + use + ours if first == "mlx" else ours + theirs + use
+    program = f"import sys\nmodel = sys.stdin.buffer.read()\n{body}{use}print('both work')"
+    package = Path(__file__).parent.parent
+    path = os.pathsep.join([str(DEPS / "python/mlx-0.32.4"), str(package)])
+    environment = {**os.environ, "PYTHONPATH": path}
+    done = subprocess.run([sys.executable, "-c", program], input=add_model, env=environment, capture_output=True)
+    assert b"both work" in done.stdout, done.stderr.decode()
+
+
+@pytest.mark.parametrize("version", ["1.24.4", "1.28.0"])
+def test_older_onnxruntimes_work(version, add_model):
+    program = (
+        "import sys, numpy as np, onnxruntime, ort_mlx\n"
+        f"assert onnxruntime.__version__ == '{version}', onnxruntime.__version__\n"
+        "model = sys.stdin.buffer.read()\n"
+        "session = ort_mlx.session(model, claim='all', device='cpu')\n"
+        "assert session.run(None, {'x': np.zeros((1, 3), np.float32)})[0].tolist() == [[1, 1, 1]]\n"
+        "try:\n"
+        "    ort_mlx.session(model, devise='cpu')\n"
+        "except Exception as error:\n"
+        "    assert 'unknown option' in str(error), error\n"
+        "else:\n"
+        "    raise AssertionError('an unknown option was taken')\n"
+        "print('works')\n"
+    )
+    package = Path(__file__).parent.parent
+    path = os.pathsep.join([str(DEPS / f"python/onnxruntime-{version}"), str(package)])
+    environment = {**os.environ, "PYTHONPATH": path}
+    done = subprocess.run([sys.executable, "-c", program], input=add_model, env=environment, capture_output=True)
+    assert b"works" in done.stdout, done.stderr.decode()
