@@ -5,7 +5,6 @@ import importlib.util
 import os
 import sys
 import tempfile
-import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,7 +18,7 @@ else:
     import tomli as tomllib
 
 HERE = Path(__file__).resolve().parent
-# Where `cargo xtask deps` keeps wheels, and models made here.
+# Where `cargo xtask deps` unpacks packages, and models made here.
 DEPS = Path(os.environ.get("ORT_MLX_DEPS", HERE.parent.parent / ".deps"))
 
 
@@ -28,7 +27,7 @@ class Model:
     """One row of models.toml."""
 
     id: str
-    wheel: str
+    package: str
     path: str
     sha256: str
     inputs: tuple[str, ...]
@@ -56,10 +55,10 @@ class Model:
         return path
 
     def _shipped(self) -> bytes:
-        data = _read_installed(self.path) if self.wheel == "onnx" else _read_wheel(self.wheel, self.path)
+        data = _read_installed(self.path) if self.package == "onnx" else _read_unpacked(self.package, self.path)
         got = hashlib.sha256(data).hexdigest()
         if got != self.sha256:
-            raise ValueError(f"{self.id}: {self.path} of {self.wheel} has SHA-256 {got}, not {self.sha256}")
+            raise ValueError(f"{self.id}: {self.path} of {self.package} has SHA-256 {got}, not {self.sha256}")
         return data
 
 
@@ -71,12 +70,11 @@ def _read_installed(path: str) -> bytes:
     return (Path(found.origin).parent / inside).read_bytes()
 
 
-def _read_wheel(name: str, path: str) -> bytes:
-    wheels = sorted((DEPS / "downloads").glob(f"{name.replace('-', '_')}-*.whl"))
-    if not wheels:
-        raise FileNotFoundError(f"no wheel of {name} in {DEPS / 'downloads'}: run `cargo xtask deps`")
-    with zipfile.ZipFile(wheels[-1]) as wheel:
-        return wheel.read(path)
+def _read_unpacked(name: str, path: str) -> bytes:
+    folders = sorted((DEPS / "python").glob(f"{name}-*"))
+    if not folders:
+        raise FileNotFoundError(f"the package {name} is not in {DEPS / 'python'}: run `cargo xtask deps`")
+    return (folders[-1] / path).read_bytes()
 
 
 def table() -> list[Model]:

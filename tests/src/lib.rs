@@ -25,8 +25,10 @@ pub fn library() -> PathBuf {
 pub fn environment() -> &'static Environment {
     static ENVIRONMENT: OnceLock<Environment> = OnceLock::new();
     ENVIRONMENT.get_or_init(|| {
-        let runtime = std::env::var("ORT_DYLIB_PATH").expect("the workspace's cargo configuration sets ORT_DYLIB_PATH");
-        let environment = ort::init_from(runtime).expect("ONNX Runtime loads").build().expect("an environment");
+        let runtime =
+            std::env::var("ORT_DYLIB_PATH").expect("the workspace's cargo configuration sets ORT_DYLIB_PATH");
+        let environment =
+            ort::init_from(runtime).expect("ONNX Runtime loads").build().expect("an environment");
         environment.register_ep_library(EP_NAME, library()).expect("the plugin registers");
         environment
     })

@@ -42,12 +42,16 @@ fn nothing_claimed_is_right_too() {
 #[test]
 fn unknown_options_are_refused_with_what_there_is() {
     let error = session(&dense(), &[("devise", "gpu")]).map(drop).unwrap_err().to_string();
-    assert!(error.contains("unknown option 'devise'") && error.contains("claim (auto, all or none)"), "{error}");
+    assert!(
+        error.contains("unknown option 'devise'") && error.contains("claim (auto, all or none)"),
+        "{error}"
+    );
 }
 
 #[test]
 fn the_device_names_its_provider() {
-    let devices: Vec<_> = environment().devices().filter(|d| d.ep().is_ok_and(|name| name == EP_NAME)).collect();
+    let devices: Vec<_> =
+        environment().devices().filter(|d| d.ep().is_ok_and(|name| name == EP_NAME)).collect();
     assert!(!devices.is_empty());
     assert_eq!(devices[0].ep_vendor().unwrap(), "ort-mlx");
 }

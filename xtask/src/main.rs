@@ -5,6 +5,11 @@
 mod deps;
 mod doctor;
 mod layout;
+mod models;
+mod plugin;
+mod step;
+mod test;
+mod tidy;
 
 use std::process::ExitCode;
 
@@ -26,6 +31,20 @@ enum Command {
     Deps(deps::Args),
     /// Print the tools, dependencies and devices that are there
     Doctor,
+    /// Run real models through stock ONNX Runtime with the plugin: what ran where, the error, the time
+    Demo(models::PassedOn),
+    /// Run one model: where each node runs and why, clusters, error against ONNX Runtime, latency
+    Run(models::PassedOn),
+    /// Check folders of models against the right answers beside them
+    Check(models::PassedOn),
+    /// Print the README's table of real models
+    Models(models::PassedOn),
+    /// Run the benchmarks
+    Bench(models::PassedOn),
+    /// Check the house rules
+    Tidy,
+    /// Run everything that must pass
+    Test,
 }
 
 fn main() -> ExitCode {
@@ -35,6 +54,13 @@ fn main() -> ExitCode {
             deps::run(&layout, &args).map(|()| println!("Everything is in place in .deps"))
         }
         Command::Doctor => doctor::run(&layout),
+        Command::Demo(args) => models::demo(&layout, &args),
+        Command::Run(args) => models::run(&layout, &args),
+        Command::Check(args) => models::check(&layout, &args),
+        Command::Models(args) => models::models(&layout, &args),
+        Command::Bench(args) => models::bench(&layout, &args),
+        Command::Tidy => tidy::run(&layout),
+        Command::Test => test::run(&layout),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -35,7 +35,8 @@ impl SelectiveScan {
     /// If the shapes do not fit.
     pub fn composed(&self) -> Result<(Array, Array)> {
         let f32s = |x: &Array| x.astype(Dtype::Float32);
-        let (dt, x, b, c, a) = (f32s(&self.dt)?, f32s(&self.x)?, f32s(&self.b)?, f32s(&self.c)?, f32s(&self.a)?);
+        let (dt, x, b, c, a) =
+            (f32s(&self.dt)?, f32s(&self.x)?, f32s(&self.b)?, f32s(&self.c)?, f32s(&self.a)?);
         let (steps, batch, channels) = (dt.dim(0)?, dt.dim(1)?, dt.dim(2)?);
         let states = a.dim(1)?;
         let mut h = match &self.h0 {
@@ -49,7 +50,8 @@ impl SelectiveScan {
         for t in 0..steps {
             let dt_t = at(&dt, t)?.expand_dims(&[-1])?;
             let decay = dt_t.multiply(&a)?.exp()?;
-            let input = dt_t.multiply(&at(&x, t)?.expand_dims(&[-1])?)?.multiply(&at(&b, t)?.expand_dims(&[1])?)?;
+            let input =
+                dt_t.multiply(&at(&x, t)?.expand_dims(&[-1])?)?.multiply(&at(&b, t)?.expand_dims(&[1])?)?;
             h = decay.multiply(&h)?.add(&input)?;
             ys.push(h.multiply(&at(&c, t)?.expand_dims(&[1])?)?.sum(&[-1], false)?);
         }
@@ -78,7 +80,9 @@ mod tests {
     struct Sizes(usize, usize, usize, usize);
 
     fn values(count: usize, low: f64, high: f64, salt: usize) -> Vec<f32> {
-        (0..count).map(|i| (low + (high - low) * (((i + salt) as f64 * 0.754_877_666).fract())) as f32).collect()
+        (0..count)
+            .map(|i| (low + (high - low) * (((i + salt) as f64 * 0.754_877_666).fract())) as f32)
+            .collect()
     }
 
     fn reference(s: &Sizes, dt: &[f32], x: &[f32], b: &[f32], c: &[f32], a: &[f32], h0: &[f32]) -> Reference {

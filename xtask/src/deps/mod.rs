@@ -38,6 +38,9 @@ pub const ORT_VERSION: &str = "1.32.0";
 pub const ORT_COMPAT_VERSIONS: &[&str] = &["1.28.0", "1.24.4"];
 /// The MLX of a user that lives in the same process as ours, in the tests.
 pub const USER_MLX_VERSION: &str = "0.32.4";
+/// Packages that ship the real models of `python/zoo/models.toml`.
+pub const MODEL_PACKAGES: &[&str] =
+    &["chython-rxnmap", "rapidocr-onnxruntime", "silero-vad", "text2tashkeel"];
 
 /// Arguments of `cargo xtask deps`.
 #[derive(Debug, Default, clap::Args)]

@@ -10,7 +10,7 @@ use super::mlx::{self, Flavour, LinuxExtras};
 use super::mlx_c;
 use super::state::{Recipe, State};
 use super::wheel::{unpack, unpack_file, verify};
-use super::{ORT_COMPAT_VERSIONS, ORT_VERSION, USER_MLX_VERSION};
+use super::{MODEL_PACKAGES, ORT_COMPAT_VERSIONS, ORT_VERSION, USER_MLX_VERSION};
 use crate::layout::Layout;
 
 /// A folder under `.deps`, made of wheels or of a crate's source.
@@ -127,6 +127,11 @@ pub fn all<'a>(layout: &Layout, host: &Host, lock: &'a Lock, flavour: Flavour) -
         let target = layout.side_package("onnxruntime", version);
         let name = format!("python-ort-{version}");
         parts.push(Part::new(name, target, vec![package], host, Kind::Everything)?);
+    }
+    for name in MODEL_PACKAGES {
+        let package = lock.package(name)?;
+        let target = layout.side_package(name, &package.version);
+        parts.push(Part::new(format!("models-{name}"), target, vec![package], host, Kind::Everything)?);
     }
     Ok(parts)
 }
