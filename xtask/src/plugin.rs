@@ -36,17 +36,11 @@ pub struct Plugin {
 }
 
 impl Plugin {
-    /// Builds it in release mode; cargo's progress shows.
-    pub fn build(layout: &Layout) -> Result<Self> {
+    /// Builds it; cargo's progress shows.
+    pub fn build(layout: &Layout, profile: Profile) -> Result<Self> {
         let output = cargo(layout)
-            .args([
-                "build",
-                "--release",
-                "--package",
-                "ep-plugin",
-                "--message-format",
-                "json-render-diagnostics",
-            ])
+            .args(["build", "--package", "ep-plugin", "--message-format", "json-render-diagnostics"])
+            .args(["--profile", profile.name()])
             .stderr(std::process::Stdio::inherit())
             .output()
             .context("cannot run cargo")?;
