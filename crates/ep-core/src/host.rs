@@ -204,6 +204,11 @@ macro_rules! rearrange {
 }
 pub(crate) use rearrange;
 
+/// The integers of input `i`, if it is given and holds integers.
+pub(crate) fn given_ints(inputs: &[Option<&HostTensor>], i: usize) -> Option<Vec<i64>> {
+    inputs.get(i).copied().flatten()?.to_ints()
+}
+
 /// Sizes as MLX writes them.
 pub(crate) fn shape_i32<T: Copy + TryInto<i32> + std::fmt::Debug>(
     dims: &[T],

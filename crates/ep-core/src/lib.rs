@@ -5,6 +5,7 @@
 //! ONNX Runtime is not known here: `ep-plugin` brings its graphs and buffers.
 #![forbid(unsafe_code)]
 
+mod axes;
 mod claim;
 mod dtype;
 mod engine;
