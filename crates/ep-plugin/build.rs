@@ -6,9 +6,11 @@ fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     let apple = env::var("CARGO_CFG_TARGET_VENDOR").as_deref() == Ok("apple");
     let beside = if apple { "@loader_path" } else { "$ORIGIN" };
-    let developing = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.deps/mlx/active/lib");
     println!("cargo::rustc-cdylib-link-arg=-Wl,-rpath,{beside}");
-    println!("cargo::rustc-cdylib-link-arg=-Wl,-rpath,{}", developing.display());
+    if let Some(workspace) = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2) {
+        let developing = workspace.join(".deps/mlx/active/lib");
+        println!("cargo::rustc-cdylib-link-arg=-Wl,-rpath,{}", developing.display());
+    }
     // ONNX Runtime unloads a plugin on request, sessions or not, while MLX keeps threads in it: stay loaded.
     if !apple {
         println!("cargo::rustc-cdylib-link-arg=-Wl,-z,nodelete");

@@ -27,7 +27,8 @@ pub unsafe fn claim(ep: &Ep, source: GraphRef<'_>, sink: *mut OrtEpGraphSupportI
     let clusters = ep.engine().clusters(&graph, &claims)?;
     log(&graph, &claims, &clusters);
     if let Some(report) = ep.report() {
-        report.claims(&graph, &claims, &clusters)?;
+        let body_of = source.parent()?.map(|node| node.op_type()).transpose()?;
+        report.claims(&graph, body_of, &claims, &clusters)?;
     }
     let nodes = source.nodes()?;
     for cluster in &clusters {

@@ -81,10 +81,19 @@ impl Compute {
             .map(|tensor| TensorView { element: tensor.element, shape: &tensor.dims, data: tensor.data })
             .collect();
         let mut outputs = Outputs { api: self.api, context, written: vec![false; self.outputs] };
-        self.executable.run(&views, &mut outputs)?;
+        self.executable.run(&views, &mut outputs).map_err(|error| self.name_input(error))?;
         match outputs.written.iter().position(|&written| !written) {
             Some(index) => Err(Error::Bug(format!("a run left output {index} unwritten"))),
             None => Ok(()),
+        }
+    }
+
+    /// The engine counts inputs; people know their names.
+    fn name_input(&self, error: ep_core::Error) -> Error {
+        let ep_core::Error::Input { index, detail } = error else { return error.into() };
+        match self.inputs.get(index) {
+            Some(input) => Error::Tensor(format!("input '{}': {detail}", input.name)),
+            None => ep_core::Error::Input { index, detail }.into(),
         }
     }
 

@@ -24,13 +24,13 @@ pub enum Error {
     #[error(transparent)]
     Option(#[from] ep_core::OptionError),
     /// Compiling or running failed.
-    #[error("MLXExecutionProvider: {0}")]
+    #[error(transparent)]
     Core(#[from] ep_core::Error),
     /// ONNX Runtime's graph has no place in our model of one.
-    #[error("MLXExecutionProvider: {0}")]
+    #[error(transparent)]
     Graph(#[from] onnx_graph::Error),
     /// The file for the option `trace` cannot be written.
-    #[error("MLXExecutionProvider: cannot write the trace file {path}: {source}")]
+    #[error("cannot write the trace file {path}: {source}")]
     Trace {
         /// The file.
         path: std::path::PathBuf,
@@ -38,13 +38,13 @@ pub enum Error {
         source: std::io::Error,
     },
     /// A name or an option is not UTF-8.
-    #[error("MLXExecutionProvider: not UTF-8: '{0}'")]
+    #[error("not UTF-8: '{0}'")]
     Text(String),
     /// A tensor has a form that no cluster takes.
-    #[error("MLXExecutionProvider: {0}")]
+    #[error("{0}")]
     Tensor(String),
     /// A promise between ONNX Runtime and us, or inside the plugin, is broken.
-    #[error("MLXExecutionProvider: this is a bug: {0}")]
+    #[error("this is a bug: {0}")]
     Bug(String),
 }
 
@@ -67,10 +67,12 @@ impl Error {
     /// The status to hand to ONNX Runtime, which then owns it. A status that came from there goes back as it was.
     pub fn into_status(self, statuses: Statuses) -> OrtStatusPtr {
         let code = self.code();
-        match self {
-            Self::Ort(status) => status.give(),
-            other => statuses.make(code, &c_text(other.to_string())),
-        }
+        let text = match self {
+            Self::Ort(status) => return status.give(),
+            named @ (Self::Option(_) | Self::RuntimeTooOld { .. }) => named.to_string(),
+            other => format!("MLXExecutionProvider: {other}"),
+        };
+        statuses.make(code, &c_text(text))
     }
 }
 

@@ -1,9 +1,10 @@
 //! The trace file: one JSON object a line, for programs that want to know what was claimed and why not. Lines are
-//! appended, so that sessions may share a file.
+//! appended, so that sessions may share a file. `index` and `nodes` count the nodes of the graph named; `body_of` is the
+//! operator whose body that graph is.
 //!
 //! ```json
-//! {"event":"claim","graph":"main","node":"conv1","index":0,"op":"Conv","domain":"","claimed":true,"reason":null}
-//! {"event":"cluster","graph":"main","cluster":0,"nodes":[0,1,2]}
+//! {"event":"claim","graph":"g","body_of":null,"node":"a","index":0,"op":"Add","domain":"","claimed":true,"reason":null}
+//! {"event":"cluster","graph":"g","body_of":null,"cluster":0,"nodes":[0,1,2]}
 //! ```
 
 use std::fs::{File, OpenOptions};
@@ -34,13 +35,20 @@ impl Report {
         Ok(Self { path: path.to_owned(), file: Mutex::new(file) })
     }
 
-    /// Writes what was claimed of a graph.
+    /// Writes what was claimed of a graph, which is a body of the operator `body_of` or the main graph.
     ///
     /// # Errors
     /// [`Error::Trace`] if the file cannot be written.
-    pub fn claims(&self, graph: &Graph<'_>, claims: &Claims, clusters: &[Cluster]) -> Result<(), Error> {
+    pub fn claims(
+        &self,
+        graph: &Graph<'_>,
+        body_of: Option<&str>,
+        claims: &Claims,
+        clusters: &[Cluster],
+    ) -> Result<(), Error> {
         let mut text = String::new();
-        for line in claim_lines(graph, claims).chain(cluster_lines(graph, clusters)) {
+        let lines = claim_lines(graph, body_of, claims).chain(cluster_lines(graph, body_of, clusters));
+        for line in lines {
             text.push_str(&line.to_string());
             text.push('\n');
         }
@@ -49,11 +57,12 @@ impl Report {
     }
 }
 
-fn claim_lines(graph: &Graph<'_>, claims: &Claims) -> impl Iterator<Item = Value> {
-    graph.nodes().zip(&claims.nodes).map(|((id, node), claim)| {
+fn claim_lines(graph: &Graph<'_>, body_of: Option<&str>, claims: &Claims) -> impl Iterator<Item = Value> {
+    graph.nodes().zip(&claims.nodes).map(move |((id, node), claim)| {
         json!({
             "event": "claim",
             "graph": graph.name,
+            "body_of": body_of,
             "node": node.name,
             "index": id.0,
             "op": node.op_type,
@@ -64,9 +73,44 @@ fn claim_lines(graph: &Graph<'_>, claims: &Claims) -> impl Iterator<Item = Value
     })
 }
 
-fn cluster_lines(graph: &Graph<'_>, clusters: &[Cluster]) -> impl Iterator<Item = Value> {
-    clusters.iter().enumerate().map(|(index, cluster)| {
+fn cluster_lines(
+    graph: &Graph<'_>,
+    body_of: Option<&str>,
+    clusters: &[Cluster],
+) -> impl Iterator<Item = Value> {
+    clusters.iter().enumerate().map(move |(index, cluster)| {
         let nodes: Vec<usize> = cluster.nodes.iter().map(|node| node.0).collect();
-        json!({ "event": "cluster", "graph": graph.name, "cluster": index, "nodes": nodes })
+        json!({
+            "event": "cluster",
+            "graph": graph.name,
+            "body_of": body_of,
+            "cluster": index,
+            "nodes": nodes,
+        })
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ep_core::{Decline, DeclineCode};
+    use onnx_graph::{Node, NodeId};
+
+    #[test]
+    fn lines_say_what_was_claimed_and_why_not() {
+        let mut graph = Graph::new("body");
+        for op in ["Add", "NonZero"] {
+            graph.add_node(Node::new(op, 13), Vec::new(), Vec::new(), Vec::new()).unwrap();
+        }
+        let no = Decline::new(DeclineCode::Unknown, "no such \"op\"");
+        let claims = Claims { nodes: vec![Ok(()), Err(no)] };
+        let lines: Vec<Value> = claim_lines(&graph, Some("Loop"), &claims).collect();
+        assert_eq!((&lines[0]["claimed"], &lines[0]["reason"]), (&json!(true), &Value::Null));
+        assert_eq!((&lines[1]["claimed"], &lines[1]["reason"]), (&json!(false), &json!("no such \"op\"")));
+        assert_eq!((&lines[1]["op"], &lines[1]["index"]), (&json!("NonZero"), &json!(1)));
+        assert_eq!((&lines[1]["graph"], &lines[1]["body_of"]), (&json!("body"), &json!("Loop")));
+        let clusters = [Cluster { nodes: vec![NodeId(0)] }];
+        let line = cluster_lines(&graph, None, &clusters).next().unwrap();
+        assert_eq!((&line["nodes"], &line["body_of"]), (&json!([0]), &Value::Null));
+    }
 }
