@@ -34,7 +34,7 @@ def flatten_model() -> bytes:
             node("Softmax", ["flat"], ["y"], axis=-1),
         ],
         [("x", TensorProto.FLOAT, ["B", "L", "H", "D"])],
-        [("y", TensorProto.FLOAT, None)],
+        [("y", TensorProto.FLOAT, ["B", "L", "F"])],
         {
             "zero": np.int64(0),
             "one": np.int64(1),
