@@ -1,0 +1,222 @@
+//! Convolution with channels first, by the way that suits device and shapes.
+
+use mlx_safe::{Array, ConvGeometry, DeviceType, Dtype, concatenate, zeros};
+
+use super::window::{Axis, Order, fit, windows};
+use crate::LowerError;
+
+/// How one convolution is computed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// One product of matrices: windows of one element, side by side.
+    Product,
+    /// MLX's own, with channels last.
+    Native,
+    /// A shifted product for each element of the window: one input channel a group.
+    Taps,
+    /// Windows copied into columns, then a product of matrices.
+    Columns,
+}
+
+/// The only place that chooses. MLX's CPU back end convolves groups, gaps and spread inputs in a scalar loop, and writes
+/// out of bounds where the padding exceeds the output.
+fn choose(device: DeviceType, axes: &[Axis], channels: i32, groups: i32) -> Way {
+    let taps: i64 = axes.iter().map(|a| i64::from(a.kernel)).product();
+    if groups == 1 && axes.iter().all(|a| (a.kernel, a.stride) == (1, 1)) {
+        Way::Product
+    } else if device == DeviceType::Gpu && axes.len() <= 3 {
+        Way::Native
+    } else if channels == groups && taps <= 64 {
+        Way::Taps
+    } else {
+        Way::Columns
+    }
+}
+
+/// Convolves `x` (N, C, spatial...) with `w` (O, C / groups, kernel...): (N, O, windows...) in the type of `x`. 16-bit
+/// floats are summed in float32.
+///
+/// # Errors
+/// If the channels do not fit.
+pub(crate) fn convolve(
+    x: &Array,
+    w: &Array,
+    bias: Option<&Array>,
+    axes: &[Axis],
+    groups: i32,
+    device: DeviceType,
+) -> Result<Array, LowerError> {
+    let (&[n, c, ..], &[o, c_group, ..]) = (x.shape(), w.shape()) else {
+        return Err(LowerError::Bug("a convolution without channels".into()));
+    };
+    if i64::from(c_group) * i64::from(groups) != i64::from(c) || o % groups != 0 {
+        return Err(LowerError::invalid(format!(
+            "{c} channels, weight {:?} and {groups} groups do not fit",
+            w.shape()
+        )));
+    }
+    if let Some(bias) = bias
+        && bias.shape() != [o]
+    {
+        return Err(LowerError::invalid(format!("bias has shape {:?} for {o} channels", bias.shape())));
+    }
+    let shape: Vec<i32> = [n, o].into_iter().chain(axes.iter().map(|a| a.output)).collect();
+    let dtype = x.dtype();
+    // MLX's CPU back end computes 16-bit floats slowly and rounds every step.
+    let work = if device == DeviceType::Cpu { Dtype::Float32 } else { dtype };
+    let mut y = if shape.contains(&0) || c == 0 || x.size() == 0 {
+        zeros(&shape, work)?
+    } else {
+        let (x, w) = (x.astype(work)?, w.astype(work)?);
+        match choose(device, axes, c, groups) {
+            Way::Product => product(&x, &w, axes, &shape)?,
+            Way::Native => native(&x, &w, axes, groups)?,
+            Way::Taps => taps(&x, &w, axes, &shape)?,
+            Way::Columns => columns(&x, &w, axes, groups, &shape)?,
+        }
+    };
+    if let Some(bias) = bias {
+        let mut along = vec![1; shape.len()];
+        along[1] = o;
+        y = y.add(&bias.astype(work)?.reshape(&along)?)?;
+    }
+    Ok(y.astype(dtype)?)
+}
+
+fn product(x: &Array, w: &Array, axes: &[Axis], shape: &[i32]) -> Result<Array, LowerError> {
+    let x = fit(x, axes, &Array::scalar_of(0.0, x.dtype())?)?;
+    let (n, c, o) = (shape[0], x.dim(1)?, shape[1]);
+    let y = w.reshape(&[o, c])?.matmul(&x.reshape(&[n, c, -1])?)?;
+    Ok(y.reshape(shape)?)
+}
+
+fn native(x: &Array, w: &Array, axes: &[Axis], groups: i32) -> Result<Array, LowerError> {
+    // MLX cuts negative padding before it spreads, and a negative tail is what strides leave over.
+    let cut = axes.iter().any(|a| a.low < 0 || a.tail() < 0);
+    let (x, low, high, spread) = if cut {
+        let none = vec![0; axes.len()];
+        let x = fit(x, axes, &Array::scalar_of(0.0, x.dtype())?)?;
+        (x, none.clone(), none, vec![1; axes.len()])
+    } else {
+        let low = axes.iter().map(|a| a.low).collect();
+        let high = axes.iter().map(Axis::tail).collect();
+        (x.clone(), low, high, axes.iter().map(|a| a.spread).collect())
+    };
+    let mut geometry = ConvGeometry {
+        stride: axes.iter().map(|a| a.stride).collect(),
+        padding_low: low,
+        padding_high: high,
+        kernel_dilation: axes.iter().map(|a| a.dilation).collect(),
+        input_dilation: spread,
+        groups,
+        flip: false,
+    };
+    let rank = x.ndim() as i32;
+    let last: Vec<i32> = [0].into_iter().chain(2..rank).chain([1]).collect();
+    let first: Vec<i32> = [0, rank - 1].into_iter().chain(1..rank - 1).collect();
+    let (x, w) = (x.transpose(&last)?, w.transpose(&last)?);
+    let y = if groups > 1 && axes.len() > 2 {
+        // MLX takes groups on one and two axes only.
+        geometry.groups = 1;
+        let cuts = |n: i32| (1..groups).map(|g| g * (n / groups)).collect::<Vec<_>>();
+        let (xs, ws) = (x.split(&cuts(x.dim(-1)?), -1)?, w.split(&cuts(w.dim(0)?), 0)?);
+        let parts: mlx_safe::Result<Vec<Array>> =
+            xs.iter().zip(&ws).map(|(x, w)| x.conv_general(w, &geometry)).collect();
+        concatenate(&parts?, -1)?
+    } else {
+        x.conv_general(&w, &geometry)?
+    };
+    Ok(y.transpose(&first)?)
+}
+
+fn taps(x: &Array, w: &Array, axes: &[Axis], shape: &[i32]) -> Result<Array, LowerError> {
+    let x = fit(x, axes, &Array::scalar_of(0.0, x.dtype())?)?;
+    let (n, c, o) = (shape[0], x.dim(1)?, shape[1]);
+    // (1, C, O / C, 1..., tap): the weights of a channel's outputs, beside each other.
+    let count: i32 = axes.iter().map(|a| a.kernel).product();
+    let mut weights = vec![1, c, o / c];
+    weights.extend(axes.iter().map(|_| 1));
+    weights.push(count);
+    let w = w.reshape(&weights)?;
+    let at_tap = w.split(&(1..count).collect::<Vec<_>>(), -1)?;
+    let strides: Vec<i32> = [1, 1].into_iter().chain(axes.iter().map(|a| a.stride)).collect();
+    let mut sum: Option<Array> = None;
+    for (tap, w) in at_tap.iter().enumerate() {
+        let (mut start, mut stop) = (vec![0; x.ndim()], x.shape().to_vec());
+        let mut rest = tap as i32;
+        for (i, axis) in axes.iter().enumerate().rev() {
+            start[2 + i] = (rest % axis.kernel) * axis.dilation;
+            stop[2 + i] = start[2 + i] + (axis.output - 1) * axis.stride + 1;
+            rest /= axis.kernel;
+        }
+        let part = x.slice(&start, &stop, &strides)?.expand_dims(&[2])?.multiply(&w.squeeze(&[-1])?)?;
+        sum = Some(match sum {
+            Some(sum) => sum.add(&part)?,
+            None => part,
+        });
+    }
+    let sum = sum.ok_or_else(|| LowerError::Bug("a window without elements".into()))?;
+    debug_assert_eq!(sum.dim(0)?, n);
+    Ok(sum.reshape(shape)?)
+}
+
+fn columns(x: &Array, w: &Array, axes: &[Axis], groups: i32, shape: &[i32]) -> Result<Array, LowerError> {
+    let x = fit(x, axes, &Array::scalar_of(0.0, x.dtype())?)?;
+    let count: i32 = axes.iter().map(|a| a.kernel).product();
+    let (n, c, o) = (shape[0], x.dim(1)?, shape[1]);
+    let depth = c / groups * count;
+    let columns = windows(&x, axes, Order::WindowsLast)?.reshape(&[n, groups, depth, -1])?;
+    let w = w.reshape(&[1, groups, o / groups, depth])?;
+    Ok(w.matmul(&columns)?.reshape(shape)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wave(shape: &[i32]) -> Array {
+        let count: i32 = shape.iter().product();
+        let values: Vec<f32> = (0..count).map(|i| ((i * 37 + 11) % 101) as f32 / 50.0 - 1.0).collect();
+        Array::from_slice(&values, shape).unwrap()
+    }
+
+    fn axis(size: i32, spread: i32, kernel: i32, stride: i32, dilation: i32, low: i32, output: i32) -> Axis {
+        Axis { size, spread, kernel, stride, dilation, low, high: 0, output }
+    }
+
+    fn values(array: &Array) -> Vec<f32> {
+        array.to_vec().unwrap()
+    }
+
+    fn agree(a: &Array, b: &Array) {
+        assert_eq!(a.shape(), b.shape());
+        assert!(values(a).iter().zip(values(b)).all(|(a, b)| (a - b).abs() < 1e-4), "{a:?}");
+    }
+
+    /// MLX's own convolution is chosen on GPUs only; its arguments are checked here against the columns.
+    #[test]
+    fn every_way_gives_the_same() {
+        let cases: &[(&[Axis], i32)] = &[
+            (&[axis(9, 1, 3, 1, 1, 1, 9)], 1),
+            (&[axis(9, 1, 3, 2, 2, 1, 4)], 2),
+            (&[axis(9, 1, 3, 2, 1, -1, 3)], 1),
+            (&[axis(5, 3, 4, 1, 1, 2, 12)], 1),
+            (&[axis(5, 2, 2, 1, 2, -1, 6)], 2),
+            (&[axis(7, 1, 3, 2, 1, 1, 4), axis(8, 1, 2, 3, 1, 0, 3)], 1),
+            (&[axis(7, 1, 3, 1, 1, 1, 7), axis(8, 1, 3, 1, 1, 1, 8)], 4),
+            (&[axis(4, 2, 3, 1, 1, 2, 8), axis(3, 1, 3, 1, 1, 1, 3)], 2),
+            (&[axis(4, 1, 2, 1, 1, 0, 3), axis(5, 1, 2, 2, 1, 1, 3), axis(3, 1, 3, 1, 1, 1, 3)], 2),
+        ];
+        for (axes, groups) in cases {
+            let x = wave(&[2, 4].into_iter().chain(axes.iter().map(|a| a.size)).collect::<Vec<_>>());
+            let w =
+                wave(&[8, 4 / groups].into_iter().chain(axes.iter().map(|a| a.kernel)).collect::<Vec<_>>());
+            let shape: Vec<i32> = [2, 8].into_iter().chain(axes.iter().map(|a| a.output)).collect();
+            let expected = columns(&x, &w, axes, *groups, &shape).unwrap();
+            agree(&native(&x, &w, axes, *groups).unwrap(), &expected);
+            if *groups == 4 {
+                agree(&taps(&x, &w, axes, &shape).unwrap(), &expected);
+            }
+        }
+    }
+}
