@@ -2,8 +2,8 @@
 
 use mlx_safe::{Array, Dtype};
 
-use super::pool::Pool;
-use super::window::{Axis, Order, fit, windows};
+use super::pool::{Fold, Pool};
+use super::window::Axis;
 use crate::lowering::Lowering;
 use crate::op::{Op, OpKey, ShapeMode};
 use crate::{Decline, LowerError, NodeRef};
@@ -46,11 +46,7 @@ impl Op for SumPool {
         }
         let dtype = x.dtype();
         let x = x.astype(Dtype::Float32)?;
-        let last: Vec<i32> = (1..=axes.len() as i32).map(|i| -i).collect();
-        let sum = |x: &Array| -> Result<Array, LowerError> {
-            let x = fit(x, &axes, &Array::scalar(0f32))?;
-            Ok(windows(&x, &axes, Order::ElementsLast)?.sum(&last, false)?)
-        };
+        let sum = |x: &Array| self.pool.fold(x, &axes, Fold::Sum);
         let y = match self.kind {
             Kind::Average { count_padding } => sum(&x)?.divide(&counts(&axes, count_padding)?)?,
             Kind::Norm(p) => root(&sum(&power(&x, p)?)?, p)?,

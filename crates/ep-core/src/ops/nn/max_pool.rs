@@ -2,7 +2,7 @@
 
 use mlx_safe::{Array, Dtype};
 
-use super::pool::Pool;
+use super::pool::{Fold, Pool};
 use super::window::{Axis, Order, fit, windows};
 use crate::lowering::Lowering;
 use crate::op::{Op, OpKey, ShapeMode};
@@ -39,11 +39,10 @@ impl Op for MaxPool {
             }
             return Ok(());
         }
-        let lowest = Array::scalar_of(f64::NEG_INFINITY, x.dtype())?;
-        let views = windows(&fit(&x, &axes, &lowest)?, &axes, Order::ElementsLast)?;
-        let last: Vec<i32> = (1..=axes.len() as i32).map(|i| -i).collect();
-        cx.emit(0, views.max(&last, false)?)?;
+        cx.emit(0, self.pool.fold(&x, &axes, Fold::Max)?)?;
         if cx.wants(1) {
+            let lowest = Array::scalar_of(f64::NEG_INFINITY, x.dtype())?;
+            let views = windows(&fit(&x, &axes, &lowest)?, &axes, Order::ElementsLast)?;
             let mut shape = views.shape()[..2 + axes.len()].to_vec();
             shape.push(-1);
             let winners = views.reshape(&shape)?.argmax(-1, false)?.astype(Dtype::Int64)?;

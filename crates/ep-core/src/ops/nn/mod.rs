@@ -8,6 +8,7 @@ mod conv_transpose;
 mod convolve;
 mod global_pool;
 mod max_pool;
+mod max_unpool;
 mod pool;
 mod window;
 
@@ -18,4 +19,5 @@ pub(crate) static OPS: &[Entry] = &[
     Entry::of::<conv_transpose::ConvTranspose>(),
     Entry::of::<global_pool::GlobalPool>(),
     Entry::of::<max_pool::MaxPool>(),
+    Entry::of::<max_unpool::MaxUnpool>(),
 ];

@@ -1,14 +1,24 @@
-//! What the pools share: their attributes and what becomes of empty inputs.
+//! What the pools share: their attributes, what becomes of empty inputs, and windows folded into values.
 
-use mlx_safe::{Array, Dtype, zeros};
+use mlx_safe::{Array, DeviceType, Dtype, zeros};
 
-use super::window::{Axis, WindowAttributes, sizes, spatial};
+use super::window::{Axis, Order, WindowAttributes, fit, sizes, spatial, windows};
 use crate::{Decline, LowerError, NodeRef};
 
 /// The attributes that all pools have.
 pub(super) struct Pool {
     windows: WindowAttributes,
     kernel: Vec<i32>,
+    device: DeviceType,
+}
+
+/// What becomes of the elements of a window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fold {
+    /// The largest; padding never is.
+    Max,
+    /// The sum; padding is zero.
+    Sum,
 }
 
 impl Pool {
@@ -26,7 +36,7 @@ impl Pool {
         if [low, high].iter().any(|pads| pads.iter().zip(&kernel).any(|(pad, kernel)| pad >= kernel)) {
             return Err(Decline::invalid("padding as large as the window"));
         }
-        Ok(Self { windows, kernel })
+        Ok(Self { windows, kernel, device: node.device() })
     }
 
     /// The windows over an input of `shape`.
@@ -57,5 +67,79 @@ impl Pool {
     pub(super) fn empty(&self, shape: &[i32], axes: &[Axis], dtype: Dtype) -> Result<Array, LowerError> {
         let shape: Vec<i32> = shape[..2].iter().copied().chain(axes.iter().map(|a| a.output)).collect();
         Ok(zeros(&shape, dtype)?)
+    }
+
+    /// The windows of `x` folded: (N, C, windows...).
+    pub(super) fn fold(&self, x: &Array, axes: &[Axis], fold: Fold) -> Result<Array, LowerError> {
+        let fill = match fold {
+            Fold::Max => f64::NEG_INFINITY,
+            Fold::Sum => 0.0,
+        };
+        let x = fit(x, axes, &Array::scalar_of(fill, x.dtype())?)?;
+        match self.device {
+            DeviceType::Gpu => fold_at_once(&x, axes, fold),
+            DeviceType::Cpu => fold_by_axis(&x, axes, fold),
+        }
+    }
+}
+
+/// One reduction of a view of all windows.
+fn fold_at_once(x: &Array, axes: &[Axis], fold: Fold) -> Result<Array, LowerError> {
+    let views = windows(x, axes, Order::ElementsLast)?;
+    let last: Vec<i32> = (1..=axes.len() as i32).map(|i| -i).collect();
+    Ok(match fold {
+        Fold::Max => views.max(&last, false)?,
+        Fold::Sum => views.sum(&last, false)?,
+    })
+}
+
+/// One axis after the other, element by element of the window: MLX's CPU back end reduces strided views slowly.
+fn fold_by_axis(x: &Array, axes: &[Axis], fold: Fold) -> Result<Array, LowerError> {
+    let mut x = x.clone();
+    for (i, axis) in axes.iter().enumerate() {
+        let (mut start, mut stop, mut steps) = (vec![0; x.ndim()], x.shape().to_vec(), vec![1; x.ndim()]);
+        steps[2 + i] = axis.stride;
+        let mut folded: Option<Array> = None;
+        for element in 0..axis.kernel {
+            start[2 + i] = element * axis.dilation;
+            stop[2 + i] = start[2 + i] + (axis.output - 1) * axis.stride + 1;
+            let part = x.slice(&start, &stop, &steps)?;
+            folded = Some(match (folded, fold) {
+                (None, _) => part,
+                (Some(folded), Fold::Max) => folded.maximum(&part)?,
+                (Some(folded), Fold::Sum) => folded.add(&part)?,
+            });
+        }
+        x = folded.ok_or_else(|| LowerError::Bug("a window without elements".into()))?;
+    }
+    Ok(x)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The way of GPUs against that of CPUs, whose answers the operators' rows compare with ONNX Runtime's.
+    #[test]
+    fn both_ways_fold_alike() {
+        let axis = |kernel, stride, dilation, output| Axis {
+            size: 9,
+            spread: 1,
+            kernel,
+            stride,
+            dilation,
+            low: 1,
+            high: 0,
+            output,
+        };
+        let axes = [axis(3, 2, 1, 4), axis(2, 1, 3, 7)];
+        let values: Vec<f32> = (0..2 * 3 * 81).map(|i| ((i * 37) % 101) as f32).collect();
+        let x = Array::from_slice(&values, &[2, 3, 9, 9]).unwrap();
+        let x = fit(&x, &axes, &Array::scalar(0f32)).unwrap();
+        for fold in [Fold::Max, Fold::Sum] {
+            let (a, b) = (fold_at_once(&x, &axes, fold).unwrap(), fold_by_axis(&x, &axes, fold).unwrap());
+            assert_eq!(a.shape(), [2, 3, 4, 7]);
+            assert_eq!(a.to_vec::<f32>().unwrap(), b.to_vec::<f32>().unwrap());
+        }
     }
 }
