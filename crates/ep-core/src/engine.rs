@@ -113,12 +113,27 @@ impl Executable {
     }
 }
 
+/// Whether the loaded MLX library can use a GPU here.
+///
+/// # Errors
+/// If MLX cannot say.
+pub fn gpu_available() -> Result<bool, Error> {
+    Ok(Device::GPU.is_available()?)
+}
+
+/// The version of the MLX library that is loaded.
+///
+/// # Errors
+/// If MLX cannot say.
+pub fn mlx_version() -> Result<String, Error> {
+    Ok(mlx_safe::version()?)
+}
+
 fn choose(choice: DeviceChoice) -> Result<Device, Error> {
-    let gpu = || Device::GPU.is_available();
     match choice {
         DeviceChoice::Cpu => Ok(Device::CPU),
-        DeviceChoice::Auto => Ok(if gpu()? { Device::GPU } else { Device::CPU }),
-        DeviceChoice::Gpu if gpu()? => Ok(Device::GPU),
+        DeviceChoice::Auto => Ok(if gpu_available()? { Device::GPU } else { Device::CPU }),
+        DeviceChoice::Gpu if gpu_available()? => Ok(Device::GPU),
         DeviceChoice::Gpu => Err(Error::Device {
             wanted: "gpu",
             hint: "MLX sees no GPU. Use device=auto or device=cpu, or on Linux the CUDA build of the plugin and a \

@@ -23,7 +23,7 @@ mod testing;
 mod worker;
 
 pub use claim::{Claims, NodeRef};
-pub use engine::{Engine, Executable, OutputSink, TensorView};
+pub use engine::{Engine, Executable, OutputSink, TensorView, gpu_available, mlx_version};
 pub use error::{Decline, DeclineCode, Error, LowerError};
 pub use op::ShapeMode;
 pub use options::{ClaimPolicy, DeviceChoice, OptionError, Options};

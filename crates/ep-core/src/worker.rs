@@ -63,7 +63,9 @@ impl Worker {
         if std::process::id() != self.process {
             return Err(Error::Forked);
         }
-        Ok(self.pool.install(work))
+        // The caller's subscriber gets what is logged over there too.
+        let log = tracing::dispatcher::get_default(Clone::clone);
+        Ok(self.pool.install(|| tracing::dispatcher::with_default(&log, work)))
     }
 
     /// Makes something on the worker's thread and leaves it there.

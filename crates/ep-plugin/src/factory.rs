@@ -98,7 +98,7 @@ impl Factory {
         device: *const OrtHardwareDevice,
     ) -> Result<*mut OrtEpDevice, Error> {
         let api = self.api;
-        let mlx = mlx_safe::version().map_err(ep_core::Error::from)?;
+        let mlx = ep_core::mlx_version()?;
         let versions = [("mlx_version", mlx.as_str()), ("ort_mlx_version", env!("CARGO_PKG_VERSION"))];
         let metadata = KeyValues::new(api, &versions);
         // SAFETY: by the caller's word; metadata is copied.
@@ -111,7 +111,7 @@ impl Factory {
 
 /// An MLX that cannot say counts as one without.
 fn gpu_available() -> bool {
-    mlx_safe::Device::GPU.is_available().unwrap_or(false)
+    ep_core::gpu_available().unwrap_or(false)
 }
 
 unsafe extern "system" fn get_name(_: *const OrtEpFactory) -> *const c_char {
