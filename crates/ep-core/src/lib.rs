@@ -6,7 +6,9 @@
 #![forbid(unsafe_code)]
 
 mod axes;
+mod broadcast;
 mod claim;
+mod convert;
 mod dtype;
 mod engine;
 mod error;
