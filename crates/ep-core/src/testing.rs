@@ -359,6 +359,14 @@ fn compare(index: usize, wanted: &Tensor<'_>, got: &Tensor<'_>, (relative, absol
     assert_eq!(wanted.dims(), got.dims(), "shape of output {index}");
     let values =
         |t: &Tensor<'_>| t.floats().or_else(|| Some(t.ints()?.into_iter().map(|v| v as f64).collect()));
+    if wanted.element() == E::Uint64 {
+        let values = |t: &Tensor<'_>| -> Vec<u64> {
+            t.data().as_chunks().0.iter().map(|&bytes| u64::from_le_bytes(bytes)).collect()
+        };
+        assert_eq!(got.element(), E::Uint64, "type of output {index}");
+        assert_eq!(values(wanted), values(got), "output {index}");
+        return;
+    }
     if let (Some(w), Some(g)) = (wanted.ints(), got.ints()) {
         assert_eq!(wanted.element(), got.element(), "type of output {index}");
         assert_eq!(w, g, "output {index}");

@@ -13,12 +13,21 @@ pub(crate) enum Smooth {
     Sigmoid,
     Softplus,
     Softsign,
-    Elu { alpha: f32 },
-    Selu { alpha: f32, gamma: f32 },
-    Celu { alpha: f32 },
+    Elu {
+        alpha: f32,
+    },
+    Selu {
+        alpha: f32,
+        gamma: f32,
+    },
+    Celu {
+        alpha: f32,
+    },
     Mish,
     /// x * sigmoid(alpha * x); `QuickGelu` too.
-    Swish { alpha: f32 },
+    Swish {
+        alpha: f32,
+    },
 }
 
 impl Op for Smooth {

@@ -44,7 +44,11 @@ mod tests {
     /// Every fate: NaN, infinities, beyond int8 to uint64, fractions.
     fn strange() -> Tensor<'static> {
         let (nan, inf) = (f64::NAN, f64::INFINITY);
-        tensor(E::Float, [14], &[nan, inf, -inf, 300.7, -300.7, 7e4, -7e4, 3e9, -3e9, 1e19, -1.5, 1.9, -0.5, 255.9])
+        tensor(
+            E::Float,
+            [14],
+            &[nan, inf, -inf, 300.7, -300.7, 7e4, -7e4, 3e9, -3e9, 1e19, -1.5, 1.9, -0.5, 255.9],
+        )
     }
 
     fn plain(element: E) -> Tensor<'static> {

@@ -34,10 +34,10 @@ impl Op for Pow {
 
     fn claim(node: &NodeRef<'_>) -> Result<Self, Decline> {
         broadcast::by_numpy_rules(node)?;
-        let base = node
-            .expect_type(0, |e| e.is_float() || matches!(e, ElementType::Int32 | ElementType::Int64))?;
-        let exponent = node
-            .expect_type(1, |e| e.is_float() || (e.is_integer() && e != ElementType::Uint64))?;
+        let base =
+            node.expect_type(0, |e| e.is_float() || matches!(e, ElementType::Int32 | ElementType::Int64))?;
+        let exponent =
+            node.expect_type(1, |e| e.is_float() || (e.is_integer() && e != ElementType::Uint64))?;
         let constant: Option<Vec<f64>> = node.constant(1).map(values);
         let integral = |limit: f64| {
             constant.as_ref().is_some_and(|v| v.iter().all(|v| v.fract() == 0.0 && v.abs() <= limit))
@@ -95,8 +95,9 @@ impl Op for Pow {
             (HostValues::Floats(x), HostValues::Floats(e)) => {
                 broadcast::zip(x, e, f64::powf)?.map(|v| vec![HostTensor::floats(element, v)])
             }
-            (HostValues::Floats(x), HostValues::Ints(e)) => broadcast::zip(x, e, |x, e| x.powf(e as f64))?
-                .map(|v| vec![HostTensor::floats(element, v)]),
+            (HostValues::Floats(x), HostValues::Ints(e)) => {
+                broadcast::zip(x, e, |x, e| x.powf(e as f64))?.map(|v| vec![HostTensor::floats(element, v)])
+            }
         })
     }
 }
@@ -143,7 +144,13 @@ fn host_int_to_int(x: i64, e: i64, element: ElementType) -> i64 {
     match (x, e) {
         (0, ..0) => smallest(element == ElementType::Int32),
         (1, ..0) => 1,
-        (-1, ..0) => if e % 2 == 0 { 1 } else { -1 },
+        (-1, ..0) => {
+            if e % 2 == 0 {
+                1
+            } else {
+                -1
+            }
+        }
         (_, ..0) => 0,
         _ => {
             let (mut power, mut x, mut e) = (1i64, x, e);

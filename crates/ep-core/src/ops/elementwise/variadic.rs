@@ -80,10 +80,7 @@ impl Op for Variadic {
     }
 }
 
-fn chain(
-    arrays: &[Array],
-    f: fn(&Array, &Array) -> mlx_safe::Result<Array>,
-) -> Result<Array, LowerError> {
+fn chain(arrays: &[Array], f: fn(&Array, &Array) -> mlx_safe::Result<Array>) -> Result<Array, LowerError> {
     let (first, rest) = arrays.split_first().ok_or_else(|| LowerError::invalid("there are no inputs"))?;
     Ok(rest.iter().try_fold(first.clone(), |y, x| f(&y, x))?)
 }
