@@ -2,7 +2,6 @@
 
 use mlx_safe::Dtype;
 
-use crate::host::HostTensor;
 use crate::lowering::Lowering;
 use crate::op::{Op, OpKey, ShapeMode};
 use crate::{Decline, LowerError, NodeRef, convert, dtype};
@@ -25,13 +24,14 @@ impl Op for Cast {
     }
 
     fn lower(&self, cx: &mut Lowering<'_>) -> Result<(), LowerError> {
-        let x = cx.array(0)?;
-        cx.emit(0, convert::cast(&x, self.to)?)
-    }
-
-    fn fold(&self, inputs: &[Option<&HostTensor>]) -> Result<Option<Vec<HostTensor>>, LowerError> {
-        let Some(Some(x)) = inputs.first() else { return Ok(None) };
-        Ok(convert::cast_host(x, dtype::to_onnx(self.to)).map(|y| vec![y]))
+        // Not a `fold`: that would ask for `CastLike`'s second input too, of which only the type counts.
+        match cx.known(0).and_then(|x| convert::cast_host(x, dtype::to_onnx(self.to))) {
+            Some(y) => {
+                cx.emit_host(0, y);
+                Ok(())
+            }
+            None => cx.emit(0, convert::cast(&cx.array(0)?, self.to)?),
+        }
     }
 }
 

@@ -18,7 +18,8 @@ pub(crate) struct Clip {
 enum Bound {
     Default,
     Fixed(f32),
-    Input(usize),
+    /// Whether it may be NaN, and which input.
+    Input(bool, usize),
 }
 
 impl Op for Clip {
@@ -34,8 +35,12 @@ impl Op for Clip {
             let bound = |value: Option<f32>| value.map_or(Bound::Default, Bound::Fixed);
             return Ok(Self { low: bound(low), high: bound(high) });
         }
-        node.expect_type(0, |e| e.is_float() || e.is_integer())?;
-        let bound = |i| if node.has_input(i) { Bound::Input(i) } else { Bound::Default };
+        let element = node.expect_type(0, |e| e.is_float() || e.is_integer())?;
+        let bound = |i| {
+            let known = node.constant(i).and_then(|t| t.floats());
+            let nan = element.is_float() && known.is_none_or(|v| v.iter().any(|v| v.is_nan()));
+            if node.has_input(i) { Bound::Input(nan, i) } else { Bound::Default }
+        };
         Ok(Self { low: bound(1), high: bound(2) })
     }
 
@@ -57,7 +62,7 @@ impl Op for Clip {
     fn fold(&self, inputs: &[Option<&HostTensor>]) -> Result<Option<Vec<HostTensor>>, LowerError> {
         let Some(Some(x)) = inputs.first() else { return Ok(None) };
         let bound = |bound: &Bound, sign: f64| match *bound {
-            Bound::Input(i) => scalar(inputs.get(i).copied().flatten()),
+            Bound::Input(_, i) => scalar(inputs.get(i).copied().flatten()),
             Bound::Fixed(v) => Some((0, f64::from(v))),
             Bound::Default => {
                 let ints = if sign < 0.0 { i64::MIN } else { i64::MAX };
@@ -86,13 +91,13 @@ impl Bound {
             Self::Default if float => Some(like(sign * largest, x)?),
             Self::Default => None,
             Self::Fixed(v) => Some(like(f64::from(v).clamp(-largest, largest), x)?),
-            Self::Input(i) => {
+            Self::Input(nan, i) => {
                 if !matches!(*cx.shape(i)?, [] | [1]) {
                     return Err(LowerError::invalid("min and max should be scalars"));
                 }
                 let bound = cx.array(i)?.reshape(&[])?;
                 let unbounded = like(sign * f64::INFINITY, x)?;
-                Some(if float { where_(&bound.isnan()?, &unbounded, &bound)? } else { bound })
+                Some(if nan { where_(&bound.isnan()?, &unbounded, &bound)? } else { bound })
             }
         })
     }
@@ -161,6 +166,7 @@ mod tests {
         int64: case("Clip", 12).x(i64s(&[-9, 4, 1 << 60])).x(int(E::Int64, -1.0)).x(int(E::Int64, 5.0)) => exact();
         int64_unbounded: case("Clip", 12).x(i64s(&[-9, 4, i64::MAX])).c(int(E::Int64, 0.0)) => exact();
         int64_large: case("Clip", 12).x(uniform(E::Int64, [90, 3], -9.0, 9.0)).x(int(E::Int64, 3.0)).x(int(E::Int64, 1.0)) => exact();
+        int64_folded: case("Clip", 12).x(i64s(&[-9, 4, 77])).x(int(E::Int64, -1.0)).none() => exact();
         int8: case("Clip", 12).x(uniform(E::Int8, [90], -9.0, 9.0)).c(int(E::Int8, -3.0)).c(int(E::Int8, 4.0)) => exact();
         uint8: case("Clip", 12).x(ints(E::Uint8, &[1.0, 200.0, 3.0])).c(int(E::Uint8, 2.0)) => exact();
         uint64: case("Clip", 12).x(ints(E::Uint64, &[1.0, 1.8e19])).none().c(int(E::Uint64, 1e19)) => exact();
