@@ -119,7 +119,7 @@ impl Case {
     /// Runs the row in every form.
     pub(crate) fn check(&self, expect: &Expect) {
         if let Expect::Declines = expect {
-            let graph = self.graph(&self.inputs, &vec![None; self.outputs], false);
+            let graph = self.graph(&self.inputs, &self.guessed_types(), false);
             assert!(engine().claim(&graph).nodes[0].is_err(), "claimed, but should be declined");
             return;
         }
@@ -161,6 +161,12 @@ impl Case {
             (element, _) => element,
         };
         TensorType { element, shape: Some(Shape::fixed(reference.dims())) }
+    }
+
+    /// For rows without a reference: any declared type will do, the first input's most often.
+    fn guessed_types(&self) -> Vec<Option<TensorType>> {
+        let element = self.inputs.iter().flatten().next().map_or(E::Float, |g| g.tensor.element());
+        vec![Some(TensorType { element, shape: None }); self.outputs]
     }
 
     fn graph(
@@ -220,9 +226,7 @@ impl Case {
     fn ours(&self, types: &[Option<TensorType>], symbolic: bool) -> Result<Vec<Tensor<'static>>, String> {
         let mut types = types.to_vec();
         if types.iter().any(Option::is_none) {
-            // A row that fails: any declared type will do, its first input's most often.
-            let element = self.inputs.iter().flatten().next().map_or(E::Float, |g| g.tensor.element());
-            types.fill(Some(TensorType { element, shape: None }));
+            types = self.guessed_types();
         }
         let graph = self.graph(&self.inputs, &types, symbolic);
         if let Err(decline) = &engine().claim(&graph).nodes[0] {

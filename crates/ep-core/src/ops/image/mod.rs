@@ -1,6 +1,12 @@
-//! Operators on the spatial axes of images.
+//! Operators on images: padding, resizing, moving between depth and space.
 
 use crate::op::Entry;
 
+mod depth;
+mod pad;
+mod resize;
+mod sampling;
+
 /// Every operator of this family.
-pub(crate) static OPS: &[Entry] = &[];
+pub(crate) static OPS: &[Entry] =
+    &[Entry::of::<depth::Depth>(), Entry::of::<pad::Pad>(), Entry::of::<resize::Resize>()];
