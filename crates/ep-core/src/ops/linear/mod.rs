@@ -1,7 +1,8 @@
-//! Products of matrices.
+//! Products of matrices, and attention.
 
 use crate::op::Entry;
 
+mod attention;
 mod einsum;
 mod gemm;
 mod matmul;
@@ -10,6 +11,7 @@ mod product;
 
 /// Every operator of this family.
 pub(crate) static OPS: &[Entry] = &[
+    Entry::of::<attention::Attention>(),
     Entry::of::<einsum::Einsum>(),
     Entry::of::<gemm::Gemm>(),
     Entry::of::<matmul::MatMul>(),
