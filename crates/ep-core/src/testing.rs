@@ -163,9 +163,14 @@ impl Case {
         TensorType { element, shape: Some(Shape::fixed(reference.dims())) }
     }
 
-    /// For rows without a reference: any declared type will do, the first input's most often.
+    /// For rows without a reference: the type that an attribute names, or else the first input's.
     fn guessed_types(&self) -> Vec<Option<TensorType>> {
-        let element = self.inputs.iter().flatten().next().map_or(E::Float, |g| g.tensor.element());
+        let named = self.attributes.iter().find_map(|(name, value)| match (*name, value) {
+            ("to" | "dtype", Attribute::Int(number)) => E::from_onnx(*number as i32),
+            _ => None,
+        });
+        let first = || self.inputs.iter().flatten().next().map(|g| g.tensor.element());
+        let element = named.or_else(first).unwrap_or(E::Float);
         vec![Some(TensorType { element, shape: None }); self.outputs]
     }
 
