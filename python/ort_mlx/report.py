@@ -28,6 +28,8 @@ class Placement:
         if trace.is_file():
             for line in trace.read_text().splitlines():
                 event = json.loads(line)
+                if event.get("again") and not event["claimed"]:
+                    continue
                 {"claim": placement.claims, "cluster": placement.clusters}.get(event["event"], []).append(event)
         return placement
 

@@ -13,10 +13,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use ep_core::Claims;
-use onnx_graph::{Cluster, Graph};
+use onnx_graph::{Cluster, Graph, Node};
 use serde_json::{Value, json};
 
 use crate::error::Error;
+use crate::factory::NAME;
 
 /// An open trace file.
 pub struct Report {
@@ -57,20 +58,27 @@ impl Report {
     }
 }
 
+/// ONNX Runtime asks again about a graph in which it has put fused nodes of ours: those are left out, and the others are
+/// marked, so that a reader counts them once.
 fn claim_lines(graph: &Graph<'_>, body_of: Option<&str>, claims: &Claims) -> impl Iterator<Item = Value> {
-    graph.nodes().zip(&claims.nodes).map(move |((id, node), claim)| {
-        json!({
-            "event": "claim",
-            "graph": graph.name,
-            "body_of": body_of,
-            "node": node.name,
-            "index": id.0,
-            "op": node.op_type,
-            "domain": node.domain,
-            "claimed": claim.is_ok(),
-            "reason": claim.as_ref().err().map(ToString::to_string),
-        })
-    })
+    let fused = |node: &Node<'_>| NAME.to_bytes() == node.domain.as_bytes();
+    let again = graph.nodes().any(|(_, node)| fused(node));
+    graph.nodes().zip(&claims.nodes).filter(move |((_, node), _)| !fused(node)).map(
+        move |((id, node), claim)| {
+            json!({
+                "event": "claim",
+                "again": again,
+                "graph": graph.name,
+                "body_of": body_of,
+                "node": node.name,
+                "index": id.0,
+                "op": node.op_type,
+                "domain": node.domain,
+                "claimed": claim.is_ok(),
+                "reason": claim.as_ref().err().map(ToString::to_string),
+            })
+        },
+    )
 }
 
 fn cluster_lines(
@@ -94,7 +102,7 @@ fn cluster_lines(
 mod tests {
     use super::*;
     use ep_core::{Decline, DeclineCode};
-    use onnx_graph::{Node, NodeId};
+    use onnx_graph::NodeId;
 
     #[test]
     fn lines_say_what_was_claimed_and_why_not() {
@@ -109,6 +117,14 @@ mod tests {
         assert_eq!((&lines[1]["claimed"], &lines[1]["reason"]), (&json!(false), &json!("no such \"op\"")));
         assert_eq!((&lines[1]["op"], &lines[1]["index"]), (&json!("NonZero"), &json!(1)));
         assert_eq!((&lines[1]["graph"], &lines[1]["body_of"]), (&json!("body"), &json!("Loop")));
+        assert!(lines.iter().all(|line| line["again"] == json!(false)));
+        let mut fused = Node::new("Fused", 1);
+        fused.domain = NAME.to_str().unwrap().to_owned();
+        graph.add_node(fused, Vec::new(), Vec::new(), Vec::new()).unwrap();
+        let claims = Claims { nodes: vec![Ok(()), Ok(()), Ok(())] };
+        let lines: Vec<Value> = claim_lines(&graph, None, &claims).collect();
+        assert_eq!(lines.len(), 2);
+        assert!(lines.iter().all(|line| line["again"] == json!(true)));
         let clusters = [Cluster { nodes: vec![NodeId(0)] }];
         let line = cluster_lines(&graph, None, &clusters).next().unwrap();
         assert_eq!((&line["nodes"], &line["body_of"]), (&json!([0]), &Value::Null));
