@@ -1,0 +1,191 @@
+//! `LayerNormalization` (17+, and 1 as ONNX Runtime's own), `SimplifiedLayerNormalization` and `RMSNormalization` (23).
+//!
+//! One fused MLX call where scale and bias have the shape of what is normalised; else they are applied after it.
+
+use mlx_safe::{Array, Dtype, fast, zeros};
+
+use crate::axes::axis;
+use crate::lowering::Lowering;
+use crate::op::{Op, OpKey, ShapeMode};
+use crate::{Decline, LowerError, NodeRef};
+
+pub(crate) struct LayerNorm {
+    norm: Norm,
+    axis: i64,
+}
+
+impl Op for LayerNorm {
+    const KEYS: &'static [OpKey] = &[
+        OpKey::onnx("LayerNormalization"),
+        OpKey::onnx("RMSNormalization"),
+        OpKey::onnx("SimplifiedLayerNormalization"),
+        OpKey::microsoft("SimplifiedLayerNormalization"),
+    ];
+
+    fn claim(node: &NodeRef<'_>) -> Result<Self, Decline> {
+        node.expect_float(0)?;
+        node.expect_float(1)?;
+        let centred = node.op_type() == "LayerNormalization";
+        match (centred, node.has_input(2)) {
+            (true, true) => _ = node.expect_float(2)?,
+            (false, true) => return Err(Decline::invalid("only LayerNormalization has a bias")),
+            (_, false) => {}
+        }
+        if node.int_or("stash_type", 1)? != 1 {
+            return Err(Decline::attribute("stash_type", node.int_or("stash_type", 1)?));
+        }
+        let norm = Norm { centred, epsilon: node.float_or("epsilon", 1e-5)? };
+        Ok(Self { norm, axis: node.int_or("axis", -1)? })
+    }
+
+    fn shape_mode(&self) -> ShapeMode {
+        NORM_MODE
+    }
+
+    fn lower(&self, cx: &mut Lowering<'_>) -> Result<(), LowerError> {
+        let x = cx.array(0)?;
+        let at = axis(self.axis, x.ndim())?;
+        let bias = cx.optional_array(2)?;
+        let y = self.norm.apply(&x, at, &cx.array(1)?, bias.as_ref())?;
+        cx.emit(0, y.astype(cx.output_dtype(0)?)?)?;
+        self.norm.emit_statistics(cx, &x, at)
+    }
+}
+
+/// How the norms that lower to [`Norm`] may be compiled.
+pub(super) const NORM_MODE: ShapeMode = ShapeMode::Keyed("the normalised axes are merged");
+
+/// A normalisation over an axis and all that follow it.
+pub(super) struct Norm {
+    /// Whether the mean is taken off first.
+    pub(super) centred: bool,
+    pub(super) epsilon: f32,
+}
+
+impl Norm {
+    /// Normalises `x` from `axis` on, then multiplies by `scale` and adds `bias`, which broadcast to `x`. The result's
+    /// type is the widest of the three.
+    pub(super) fn apply(
+        &self,
+        x: &Array,
+        axis: usize,
+        scale: &Array,
+        bias: Option<&Array>,
+    ) -> Result<Array, LowerError> {
+        let shape = x.shape();
+        let size: i32 = shape[axis..].iter().product();
+        if size == 0 {
+            return Err(LowerError::invalid(format!(
+                "nothing to normalise in {shape:?} from axis {axis} on"
+            )));
+        }
+        if let Some(p) = std::iter::once(scale).chain(bias).find(|p| !broadcasts(p.shape(), shape)) {
+            return Err(LowerError::invalid(format!("scale or bias {:?} for {shape:?}", p.shape())));
+        }
+        if x.size() == 0 {
+            return Ok(zeros(shape, x.dtype())?);
+        }
+        let fits = |p: &Array| ones_cut(p.shape()).eq(ones_cut(&shape[axis..]));
+        if fits(scale) && bias.is_none_or(fits) {
+            let rows = x.reshape(&[-1, size])?;
+            let bias = bias.map(|b| b.reshape(&[size])).transpose()?;
+            return Ok(self.fused(&rows, Some(&scale.reshape(&[size])?), bias.as_ref())?.reshape(shape)?);
+        }
+        let rows = x.astype(Dtype::Float32)?.reshape(&[-1, size])?;
+        let y = self.fused(&rows, None, None)?.reshape(shape)?.multiply(scale)?;
+        Ok(match bias {
+            Some(bias) => y.add(bias)?,
+            None => y,
+        })
+    }
+
+    fn fused(&self, rows: &Array, scale: Option<&Array>, bias: Option<&Array>) -> mlx_safe::Result<Array> {
+        if self.centred {
+            fast::layer_norm(rows, scale, bias, self.epsilon)
+        } else {
+            fast::rms_norm(rows, scale, self.epsilon)
+        }
+    }
+
+    /// Makes the outputs after the first: the mean (if it is taken off) and one over the standard deviation.
+    pub(super) fn emit_statistics(
+        &self,
+        cx: &mut Lowering<'_>,
+        x: &Array,
+        axis: usize,
+    ) -> Result<(), LowerError> {
+        let deviation = if self.centred { 2 } else { 1 };
+        if !cx.wants(1) && !cx.wants(deviation) {
+            return Ok(());
+        }
+        let axes: Vec<i32> = (axis as i32..x.ndim() as i32).collect();
+        let wide = x.astype(Dtype::Float32)?;
+        if self.centred && cx.wants(1) {
+            cx.emit(1, wide.mean(&axes, true)?.astype(cx.output_dtype(1)?)?)?;
+        }
+        if cx.wants(deviation) {
+            let power =
+                if self.centred { wide.var(&axes, true, 0)? } else { wide.square()?.mean(&axes, true)? };
+            let inverse = power.add(&Array::scalar(self.epsilon))?.rsqrt()?;
+            cx.emit(deviation, inverse.astype(cx.output_dtype(deviation)?)?)?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether `from` broadcasts to `to` without changing it.
+fn broadcasts(from: &[i32], to: &[i32]) -> bool {
+    from.len() <= to.len() && from.iter().rev().zip(to.iter().rev()).all(|(f, t)| f == t || *f == 1)
+}
+
+fn ones_cut(shape: &[i32]) -> impl Iterator<Item = &i32> {
+    shape.iter().skip_while(|&&n| n == 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::*;
+
+    fn layer(opset: i64) -> Case {
+        case("LayerNormalization", opset).x(f32s([2, 3, 8]))
+    }
+
+    fn half(element: E) -> Case {
+        case("LayerNormalization", 17).x(random(element, [4, 64]))
+    }
+
+    fn simplified() -> Case {
+        case("SimplifiedLayerNormalization", 17)
+    }
+
+    op_cases! {
+        last_axis: layer(17).c(f32s([8])).c(uniform(E::Float, [8], 0.0, 1.0)) => close(tol::F32_SUM);
+        no_bias: layer(17).c(f32s([8])) => close(tol::F32_SUM);
+        all_outputs: layer(17).c(f32s([8])).c(f32s([8])).outputs(3) => close(tol::F32_SUM);
+        axis_1: layer(17).c(f32s([3, 8])).c(f32s([3, 8])).attr("axis", 1).outputs(3) => close(tol::F32_SUM);
+        axis_0: layer(17).c(f32s([2, 3, 8])).attr("axis", -3).outputs(3) => close(tol::F32_SUM);
+        own_opset_1: layer(11).c(f32s([8])).c(f32s([8])).attr("epsilon", 1e-3_f32).outputs(3) => close(tol::F32_SUM);
+        scale_of_one: layer(17).c(f32s([1])).c(f32s([8])) => close(tol::F32_SUM);
+        scale_of_rank_0: layer(17).c(f32s([])) => close(tol::F32_SUM);
+        scale_broadcasts: layer(17).c(f32s([3, 1])).c(f32s([8])).attr("axis", 1) => close(tol::F32_SUM);
+        scale_with_leading_ones: layer(17).c(f32s([1, 1, 8])) => close(tol::F32_SUM);
+        scale_by_row: layer(17).x(f32s([2, 1, 8])) => close(tol::F32_SUM);
+        scale_does_not_fit: layer(17).x(f32s([24])).attr("axis", 1) => fails("scale or bias");
+        f16: half(E::Float16).c(random(E::Float16, [64])).c(random(E::Float16, [64])) => close(tol::F16);
+        bf16: half(E::Bfloat16).c(random(E::Bfloat16, [64])) => close(tol::BF16);
+        offset: case("LayerNormalization", 17).x(uniform(E::Float, [4, 64], 3.0, 4.0)).c(f32s([64])) => close(tol::F32_SUM);
+        no_rows: case("LayerNormalization", 17).x(f32s([0, 8])).c(f32s([8])).outputs(3) => exact();
+        no_columns: case("LayerNormalization", 17).x(f32s([2, 0])).x(f32s([0])) => fails("nothing to normalise");
+        one_column: case("LayerNormalization", 17).x(f32s([2, 1])).x(f32s([1])) => close(tol::F32);
+        rank_1: case("LayerNormalization", 17).x(f32s([9])).x(f32s([9])).attr("axis", 0).outputs(3) => close(tol::F32_SUM);
+        rms: case("RMSNormalization", 23).x(f32s([2, 3, 8])).c(f32s([8])) => close(tol::F32_SUM);
+        rms_axis_1: case("RMSNormalization", 23).x(f32s([2, 3, 8])).c(f32s([3, 8])).attr("axis", 1) => close(tol::F32_SUM);
+        rms_scale_broadcasts: case("RMSNormalization", 23).x(f32s([2, 3, 8])).c(f32s([1])).attr("axis", 1) => close(tol::F32_SUM);
+        rms_f16: case("RMSNormalization", 23).x(random(E::Float16, [4, 64])).c(random(E::Float16, [64])) => close(tol::F16);
+        rms_no_rows: case("RMSNormalization", 23).x(f32s([0, 8])).c(f32s([8])) => exact();
+        simplified_1: simplified().x(f32s([2, 3, 8])).c(f32s([8])) => close(tol::F32_SUM);
+        simplified_deviation: simplified().x(f32s([2, 3, 8])).c(f32s([8])).attr("epsilon", 1e-6_f32).outputs(2) => close(tol::F32_SUM);
+        simplified_f16: simplified().x(random(E::Float16, [4, 64])).c(random(E::Float16, [64])) => close(tol::F16);
+        stash_type_10: layer(17).c(f32s([8])).attr("stash_type", 10) => declines();
+    }
+}
