@@ -55,7 +55,7 @@ class Case:
 
     def data(self, session) -> list[tuple[dict, dict | None]]:
         """Pairs of inputs and expected outputs; ``None`` where a run must fail."""
-        inputs = [i.name for i in session.get_inputs()]
+        inputs = [i.name for i in [*session.get_inputs(), *session.get_overridable_initializers()]]
         outputs = [o.name for o in session.get_outputs()]
         pairs = []
         for given in sorted(self.folder.glob("inputs*.npz")):
@@ -86,8 +86,10 @@ def check(case: Case, trace: Path, **options: str) -> Outcome:
     """Runs one case on MLX; ``trace`` is a file to use in between."""
     trace.unlink(missing_ok=True)
     outcome = Outcome(case, Placement())
+    quiet = onnxruntime.SessionOptions()
+    quiet.log_severity_level = 4
     try:
-        session = ort_mlx.session(case.model, trace=str(trace), **options)
+        session = ort_mlx.session(case.model, quiet, trace=str(trace), **options)
     except Exception as error:  # noqa: BLE001 - onnxruntime raises a class per status code
         if case.form != "error":
             outcome.problems.append(f"does not load: {error}")

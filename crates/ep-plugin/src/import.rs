@@ -10,7 +10,7 @@ use crate::graph_ref::{GraphRef, NodeRef, ValueRef};
 
 /// The graph of a cluster, and where its inputs come from.
 pub struct Cluster<'a> {
-    /// Its inputs and outputs are those of the node that replaces it; inputs that are constant are left out.
+    /// Its inputs and outputs are those of the node that replaces it.
     pub graph: Graph<'a>,
     /// For each input of `graph`, which input of the node feeds it.
     pub feeds: Vec<usize>,
@@ -21,9 +21,14 @@ pub struct Cluster<'a> {
 /// # Errors
 /// [`Error::Ort`] if ONNX Runtime refuses to answer, [`Error::Graph`] if the graph breaks ONNX's rules.
 pub fn graph<'a>(source: GraphRef<'a>) -> Result<Graph<'a>, Error> {
-    let inputs = source.inputs()?.into_iter().map(Some).collect();
-    let outputs = source.outputs()?.into_iter().map(Some).collect();
-    Ok(import(source, inputs, outputs)?.graph)
+    let mut importer = Importer { source, graph: Graph::new(source.name()?) };
+    for input in importer.values(source.inputs()?.into_iter().map(Some).collect())?.into_iter().flatten() {
+        // Old models list their initializers among the inputs.
+        if !importer.graph.value(input).is_initializer() {
+            importer.graph.add_input(input);
+        }
+    }
+    importer.finish(source.outputs()?.into_iter().map(Some).collect())
 }
 
 /// Imports the graph of a cluster that `fused` replaces.
@@ -31,29 +36,15 @@ pub fn graph<'a>(source: GraphRef<'a>) -> Result<Graph<'a>, Error> {
 /// # Errors
 /// As for [`graph`].
 pub fn cluster<'a>(source: GraphRef<'a>, fused: NodeRef<'a>) -> Result<Cluster<'a>, Error> {
-    import(source, fused.inputs()?, fused.outputs()?)
-}
-
-fn import<'a>(
-    source: GraphRef<'a>,
-    inputs: Vec<Option<ValueRef<'a>>>,
-    outputs: Vec<Option<ValueRef<'a>>>,
-) -> Result<Cluster<'a>, Error> {
     let mut importer = Importer { source, graph: Graph::new(source.name()?) };
-    let mut feeds = Vec::with_capacity(inputs.len());
-    for (index, input) in importer.values(inputs)?.into_iter().enumerate() {
-        // Old models list their initializers among the inputs.
-        let Some(input) = input.filter(|&id| !importer.graph.value(id).is_initializer()) else { continue };
+    let mut feeds = Vec::new();
+    for (index, input) in fused.inputs()?.into_iter().enumerate() {
+        // What the node is fed counts, even where the cluster's graph knows a default for it.
+        let Some(input) = input.map(|input| importer.declare(input)).transpose()?.flatten() else { continue };
         importer.graph.add_input(input);
         feeds.push(index);
     }
-    for output in importer.values(outputs)?.into_iter().flatten() {
-        importer.graph.add_output(output);
-    }
-    for node in source.nodes()? {
-        importer.node(node)?;
-    }
-    Ok(Cluster { graph: importer.graph, feeds })
+    Ok(Cluster { graph: importer.finish(fused.outputs()?)?, feeds })
 }
 
 struct Importer<'a> {
@@ -62,6 +53,17 @@ struct Importer<'a> {
 }
 
 impl<'a> Importer<'a> {
+    /// Adds the outputs and every node.
+    fn finish(mut self, outputs: Vec<Option<ValueRef<'a>>>) -> Result<Graph<'a>, Error> {
+        for output in self.values(outputs)?.into_iter().flatten() {
+            self.graph.add_output(output);
+        }
+        for node in self.source.nodes()? {
+            self.node(node)?;
+        }
+        Ok(self.graph)
+    }
+
     fn node(&mut self, source: NodeRef<'a>) -> Result<(), Error> {
         let domain = source.domain()?;
         let version = match source.since_version()? {
@@ -92,21 +94,27 @@ impl<'a> Importer<'a> {
 
     /// The value, with its type and contents when it is met first; `None` if it has no name, which means left out.
     fn value(&mut self, source: ValueRef<'a>) -> Result<Option<ValueId>, Error> {
-        let name = source.name()?;
-        if name.is_empty() {
-            return Ok(None);
-        }
-        if let Some(id) = self.graph.find_value(name) {
+        if let Some(id) = self.graph.find_value(source.name()?) {
             return Ok(Some(id));
         }
-        let id = self.graph.value_named(name);
-        self.graph.set_type(id, source.value_type()?);
+        let Some(id) = self.declare(source)? else { return Ok(None) };
         if source.is_constant()? {
             match source.contents()? {
                 Some(contents) => self.graph.set_constant(id, contents.to_tensor()?),
                 None => self.graph.set_opaque(id),
             }
         }
+        Ok(Some(id))
+    }
+
+    /// A new value with its type; `None` if it has no name.
+    fn declare(&mut self, source: ValueRef<'a>) -> Result<Option<ValueId>, Error> {
+        let name = source.name()?;
+        if name.is_empty() {
+            return Ok(None);
+        }
+        let id = self.graph.value_named(name);
+        self.graph.set_type(id, source.value_type()?);
         Ok(Some(id))
     }
 }
