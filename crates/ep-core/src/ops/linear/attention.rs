@@ -1,7 +1,7 @@
 //! `Attention` (ai.onnx 23+): MLX's fused attention, or the chain of products where scores are asked for or capped.
 //!
-//! The causal triangle starts after the keys that precede the first query: those of the past, or of a cache that
-//! `nonpad_kv_seqlen` measures. A query without any key gives zeros.
+//! A query's position counts the keys that precede the first one: those of the past, or of a cache that
+//! `nonpad_kv_seqlen` measures. Causality and windows (25+) go by it. A query without any key gives zeros.
 
 use mlx_safe::fast::{Mask, scaled_dot_product_attention};
 use mlx_safe::{Array, Dtype, PadMode, arange, concatenate, where_, zeros};
@@ -12,7 +12,9 @@ use crate::{Decline, LowerError, NodeRef};
 
 /// The attributes.
 pub(crate) struct Attention {
-    causal: bool,
+    /// How many keys before and after its own position a query sees; `None` for all.
+    left: Option<i32>,
+    right: Option<i32>,
     /// Heads of queries and of keys, for inputs that hold them side by side.
     heads: Option<(i32, i32)>,
     /// `None` stands for 1 / sqrt(head size).
@@ -84,8 +86,17 @@ impl Op for Attention {
             3 => Scores::Softmax,
             other => return Err(Decline::attribute("qk_matmul_output_mode", other)),
         };
+        let window = |name: &'static str| match node.int_or(name, -1)? {
+            -1 => Ok(None),
+            n => match i32::try_from(n) {
+                Ok(n) if n >= 0 && node.version() >= 25 => Ok(Some(n)),
+                _ => Err(Decline::attribute(name, n)),
+            },
+        };
+        let right = window("right_window_size")?;
         Ok(Self {
-            causal: node.flag_or("is_causal", false)?,
+            left: window("left_window_size")?,
+            right: if node.flag_or("is_causal", false)? { Some(0) } else { right },
             heads,
             scale: node.float("scale")?,
             softcap: node.float_or("softcap", 0.0)?,
@@ -163,12 +174,11 @@ impl Attention {
         let (l, s) = (q.dim(2)?, k.dim(2)?);
         let attend = |mask| scaled_dot_product_attention(q, k, v, scale, mask);
         if !cx.has_input(MASK) && !cx.has_input(LENGTHS) {
-            if !self.causal {
-                return Ok(attend(Mask::None)?);
-            }
-            // MLX aligns the triangle with the last key.
-            if past == s - l {
-                return Ok(attend(Mask::Causal)?);
+            match (self.left, self.right) {
+                (None, None) => return Ok(attend(Mask::None)?),
+                // MLX aligns the triangle with the last key.
+                (None, Some(0)) if past == s - l => return Ok(attend(Mask::Causal)?),
+                _ => {}
             }
         }
         let sight = self.sight(cx, q, s, past)?;
@@ -242,14 +252,19 @@ impl Attention {
         if let Some(lengths) = &lengths {
             allow(keys.less(lengths)?)?;
         }
-        if self.causal {
+        if self.left.is_some() || self.right.is_some() {
             let l = q.dim(2)?;
-            let queries = arange(0.0, l.into(), 1.0, Dtype::Int64)?.reshape(&[l, 1])?;
             let offset = match &lengths {
                 Some(lengths) => lengths.subtract(&Array::scalar(i64::from(l)))?,
                 None => Array::scalar(i64::from(past)),
             };
-            allow(keys.less_equal(&queries.add(&offset)?)?)?;
+            let position = arange(0.0, l.into(), 1.0, Dtype::Int64)?.reshape(&[l, 1])?.add(&offset)?;
+            if let Some(right) = self.right {
+                allow(keys.less_equal(&position.add(&Array::scalar(i64::from(right)))?)?)?;
+            }
+            if let Some(left) = self.left {
+                allow(keys.greater_equal(&position.subtract(&Array::scalar(i64::from(left)))?)?)?;
+            }
         }
         if let Some(mask) = cx.optional_array(MASK)? {
             let short = if mask.ndim() == 0 { 0 } else { s - mask.dim(-1)? };
@@ -337,6 +352,7 @@ mod tests {
         half: square(E::Float16).attr("is_causal", 1) => close(tol::F16);
         half_capped: square(E::Float16).attr("softcap", 2f32) => close(tol::F16);
         bfloat: square(E::Bfloat16) => close(tol::BF16);
+        window_before_opset_25: grouped(24).attr("left_window_size", 1) => declines();
         no_heads: case("Attention", 23).x(f32s([2, 3, 16])).x(f32s([2, 5, 8])).x(f32s([2, 5, 6])) => declines();
     }
 }

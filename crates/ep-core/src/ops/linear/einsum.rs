@@ -141,6 +141,7 @@ mod tests {
         misfit: of("ij,jk->ik").x(f32s([3, 4])).x(f32s([5, 4])) => fails("'j'");
         diagonal: of("ii->i").x(f32s([3, 3])) => exact();
         diagonals_of_batches: of("...ii->...i").x(f32s([2, 3, 3])) => exact();
+        scalar: of("->").x(f32s([])) => exact();
         trace: of("ii").x(f32s([3, 3])) => close(tol::F32);
         diagonal_in_a_product: of("iij,jk->ik").x(f32s([3, 3, 4])).x(f32s([4, 5])) => close(tol::F32_SUM);
         integers: of("ij,jk->ik").x(random(E::Int32, [3, 4])).x(random(E::Int32, [4, 5])) => declines();

@@ -1,6 +1,6 @@
 //! `Conv` (ai.onnx 1+) on any number of spatial axes.
 
-use mlx_safe::DeviceType;
+use mlx_safe::{Array, DeviceType};
 
 use super::convolve::convolve;
 use super::window::{AutoPad, WindowAttributes, sizes, spatial};
@@ -39,12 +39,19 @@ impl Op for Conv {
     }
 
     fn lower(&self, cx: &mut Lowering<'_>) -> Result<(), LowerError> {
+        let y = self.convolve(cx)?;
+        cx.emit(0, y)
+    }
+}
+
+impl Conv {
+    /// The convolution of the first three inputs.
+    pub(super) fn convolve(&self, cx: &Lowering<'_>) -> Result<Array, LowerError> {
         let (x, w) = (cx.array(0)?, cx.array(1)?);
         let kernel = kernel_of(x.shape(), w.shape(), &self.kernel)?;
         let axes = self.windows.axes(spatial(x.shape())?, kernel, 1)?;
         let bias = cx.optional_array(2)?;
-        let y = convolve(&x, &w, bias.as_ref(), &axes, self.groups, self.device)?;
-        cx.emit(0, y)
+        convolve(&x, &w, bias.as_ref(), &axes, self.groups, self.device)
     }
 }
 
