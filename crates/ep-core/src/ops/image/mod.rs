@@ -3,10 +3,15 @@
 use crate::op::Entry;
 
 mod depth;
+mod grid_sample;
 mod pad;
 mod resize;
 mod sampling;
 
 /// Every operator of this family.
-pub(crate) static OPS: &[Entry] =
-    &[Entry::of::<depth::Depth>(), Entry::of::<pad::Pad>(), Entry::of::<resize::Resize>()];
+pub(crate) static OPS: &[Entry] = &[
+    Entry::of::<depth::Depth>(),
+    Entry::of::<grid_sample::GridSample>(),
+    Entry::of::<pad::Pad>(),
+    Entry::of::<resize::Resize>(),
+];

@@ -219,6 +219,9 @@ impl Op for Resize {
         let x = cx.array(0)?;
         let plan = self.plan(cx, x.shape())?;
         let shape: Vec<i32> = plan.iter().map(|a| a.to).collect();
+        if shape.iter().any(|&n| n < 0) {
+            return Err(LowerError::invalid(format!("a resized image of shape {shape:?}")));
+        }
         if shape == x.shape() {
             return cx.forward(0, 0);
         }
@@ -273,6 +276,10 @@ mod tests {
             .attr("mode", mode)
     }
 
+    fn scaled_at_run_time(scales: [f64; 4]) -> Case {
+        case("Resize", 13).x(f32s([1, 1, 3, 4])).none().x(floats(&scales))
+    }
+
     /// To sizes of the last two axes.
     fn sized(mode: &'static str, dims: [usize; 4], sizes: [i64; 2]) -> Case {
         let all = [dims[0] as i64, dims[1] as i64, sizes[0], sizes[1]];
@@ -324,7 +331,7 @@ mod tests {
         scales: scaled("nearest", [1, 2, 3, 4], [2.0, 3.0]) => exact();
         scales_floor: scaled("linear", [1, 2, 5, 7], [0.7, 1.3]) => close(tol::F32);
         scales_cubic: scaled("cubic", [1, 2, 5, 7], [0.7, 1.3]) => close(tol::F32);
-        scales_run_time: case("Resize", 13).x(f32s([1, 1, 3, 4])).none().x(floats(&[1.0, 1.0, 2.0, 2.0])) => exact();
+        scales_run_time: scaled_at_run_time([1.0, 1.0, 2.0, 2.0]) => exact();
         symmetric_19: case("Resize", 19).x(f32s([1, 1, 5, 7])).none().c(floats(&[1.0, 1.0, 0.7, 1.3])).attr("mode", "linear").attr("coordinate_transformation_mode", "half_pixel_symmetric") => close(tol::F32);
         symmetric_nearest: case("Resize", 19).x(f32s([1, 1, 5, 7])).none().c(floats(&[1.0, 1.0, 0.7, 1.3])).attr("coordinate_transformation_mode", "half_pixel_symmetric") => exact();
         cubic_excludes_outside: sized("cubic", [1, 1, 4, 5], [8, 9]).attr("exclude_outside", 1) => close(tol::F32);
@@ -349,6 +356,12 @@ mod tests {
         crop_outside_linear: crop("linear", &[0.0, 0.0, -0.3, 0.2, 1.0, 1.0, 0.9, 1.4]) => close(tol::F32);
         crop_scales: crop_scaled("linear") => close(tol::F32);
         crop_scales_nearest: crop_scaled("nearest") => exact();
+        align_corners_scales: scaled("linear", [1, 1, 2, 4], [0.6, 0.6]).attr("coordinate_transformation_mode", "align_corners") => close(tol::F32);
+        align_corners_scales_cubic: scaled("cubic", [1, 1, 4, 4], [0.8, 0.8]).attr("coordinate_transformation_mode", "align_corners") => close(tol::F32);
+        hardly_scaled: scaled("linear", [1, 1, 2, 4], [1.0, 1.1]) => exact();
+        to_nothing: scaled("nearest", [1, 1, 2, 4], [0.1, 1.0]) => exact();
+        from_nothing: scaled("linear", [1, 1, 0, 4], [2.0, 2.0]) => exact();
+        negative_scale: scaled_at_run_time([1.0, 1.0, -1.0, 1.0]) => fails("not positive");
         empty_batch: sized("linear", [0, 2, 4, 5], [8, 10]) => exact();
         empty_batch_nearest: sized("nearest", [0, 2, 4, 5], [8, 10]) => exact();
         antialias: case("Resize", 18).x(f32s([1, 1, 4, 4])).none().c(floats(&[1.0, 1.0, 0.5, 0.5])).attr("mode", "linear").attr("antialias", 1) => declines();

@@ -1,5 +1,6 @@
 //! Concat.
 
+use mlx_safe::Array;
 use ndarray::Axis;
 
 use crate::host::{HOST_LIMIT, HostTensor, HostValues};
@@ -26,32 +27,41 @@ impl Op for Concat {
     }
 
     fn lower(&self, cx: &mut Lowering<'_>) -> Result<(), LowerError> {
+        let axis = axes::axis(self.axis, cx.shape(0)?.len())?;
         if cx.input_count() == 1 {
             return cx.forward(0, 0);
         }
-        let axis = axes::axis(self.axis, cx.shape(0)?.len())? as i32;
-        cx.emit(0, mlx_safe::concatenate(&cx.arrays()?, axis)?)
+        // As on ONNX Runtime, what adds nothing need not fit.
+        let parts: Vec<Array> =
+            cx.arrays()?.into_iter().filter(|part| part.shape().get(axis) != Some(&0)).collect();
+        match &parts[..] {
+            [] => cx.forward(0, 0),
+            [only] => cx.emit(0, only.clone()),
+            parts => cx.emit(0, mlx_safe::concatenate(parts, axis as i32)?),
+        }
     }
 
     fn fold(&self, inputs: &[Option<&HostTensor>]) -> Result<Option<Vec<HostTensor>>, LowerError> {
-        let Some(Some(first)) = inputs.first() else { return Ok(None) };
-        let axis = Axis(axes::axis(self.axis, first.dims().len())?);
-        if inputs.iter().flatten().map(|t| t.len()).sum::<usize>() > HOST_LIMIT {
+        let given = || inputs.iter().copied().flatten();
+        let Some(first) = given().next() else { return Ok(None) };
+        let axis = axes::axis(self.axis, first.dims().len())?;
+        let parts: Vec<&HostTensor> = given().filter(|part| part.dims().get(axis) != Some(&0)).collect();
+        if parts.is_empty() {
+            return Ok(Some(vec![first.clone()]));
+        }
+        if parts.iter().map(|part| part.len()).sum::<usize>() > HOST_LIMIT {
             return Ok(None);
         }
         let misfit = |e: ndarray::ShapeError| LowerError::invalid(format!("the inputs do not fit: {e}"));
-        let element = first.element();
+        macro_rules! joined {
+            ($values:ident, $build:ident) => {{
+                let views: Vec<_> = parts.iter().filter_map(|part| Some(part.$values()?.view())).collect();
+                HostTensor::$build(first.element(), ndarray::concatenate(Axis(axis), &views).map_err(misfit)?)
+            }};
+        }
         Ok(Some(vec![match first.values() {
-            HostValues::Ints(_) => {
-                let parts: Vec<_> =
-                    inputs.iter().flatten().filter_map(|t| Some(t.as_ints()?.view())).collect();
-                HostTensor::ints(element, ndarray::concatenate(axis, &parts).map_err(misfit)?)
-            }
-            HostValues::Floats(_) => {
-                let parts: Vec<_> =
-                    inputs.iter().flatten().filter_map(|t| Some(t.as_floats()?.view())).collect();
-                HostTensor::floats(element, ndarray::concatenate(axis, &parts).map_err(misfit)?)
-            }
+            HostValues::Ints(_) => joined!(as_ints, ints),
+            HostValues::Floats(_) => joined!(as_floats, floats),
         }]))
     }
 }

@@ -20,8 +20,8 @@ enum Plan {
 impl Plan {
     fn new(inputs: [&HostTensor; 3]) -> Result<Self, LowerError> {
         let not_scalar = || LowerError::invalid("start, limit and delta are not scalars of one type");
-        let count = |steps: f64| match steps.ceil().max(0.0) {
-            count if count <= f64::from(i32::MAX) => Ok(count as usize),
+        let count = |steps: f64| match steps.ceil() {
+            count if count <= f64::from(i32::MAX) => Ok(count.max(0.0) as usize),
             _ => Err(LowerError::invalid("the range is beyond what MLX can hold")),
         };
         if let [Some(start), Some(limit), Some(delta)] = inputs.map(HostTensor::to_ints) {
@@ -112,6 +112,7 @@ mod tests {
         long_ints: range(E::Int64, 3.0, 9000.0, 2.0) => exact();
         long_floats: range(E::Float, 0.5, 3000.0, 0.7) => close(tol::F32);
         one_element_inputs: case("Range", 11).x(i64s(&[0])).x(i64s(&[4])).x(i64s(&[1])) => exact();
+        not_a_number: range(E::Float, f64::NAN, 1.0, 1.0) => fails("beyond");
         no_delta: range(E::Int64, 0.0, 5.0, 0.0) => fails("delta is 0");
     }
 }
