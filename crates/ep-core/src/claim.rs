@@ -1,12 +1,15 @@
 //! A node as a claim reads it: typed, with defaults, and with declines instead of errors.
 
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+
 use mlx_safe::{DeviceType, Dtype};
 use onnx_graph::{Attribute, ElementType, Graph, Node, NodeId, Shape, Tensor, ValueId};
 
 use crate::{Decline, DeclineCode, dtype};
 
 /// The newest opset of ai.onnx whose rules are known here.
-pub(crate) const NEWEST_OPSET: i64 = 26;
+pub(crate) const NEWEST_OPSET: i64 = 28;
 
 /// The answer for every node of a graph, by [`NodeId`].
 #[derive(Debug)]
@@ -16,16 +19,17 @@ pub struct Claims {
 }
 
 /// A node under the question whether MLX can run it.
-#[derive(Clone, Copy)]
 pub struct NodeRef<'g> {
     graph: &'g Graph<'g>,
     node: &'g Node<'g>,
     device: DeviceType,
+    /// The attributes that were asked for: one that no claim asks for may change what the operator means.
+    read: RefCell<BTreeSet<String>>,
 }
 
 impl<'g> NodeRef<'g> {
     pub(crate) fn new(graph: &'g Graph<'g>, id: NodeId, device: DeviceType) -> Self {
-        Self { graph, node: graph.node(id), device }
+        Self { graph, node: graph.node(id), device, read: RefCell::default() }
     }
 
     /// The operator's name.
@@ -131,7 +135,25 @@ impl<'g> NodeRef<'g> {
     }
 
     fn attribute(&self, name: &str) -> Option<&'g Attribute<'g>> {
-        self.node.attributes.get(name)
+        let attribute = self.node.attributes.get(name)?;
+        self.read.borrow_mut().insert(name.to_owned());
+        Some(attribute)
+    }
+
+    /// Says that an attribute has no effect on what is computed here.
+    pub fn ignore(&self, name: &str) {
+        self.attribute(name);
+    }
+
+    /// Declines if the node has an attribute that the claim did not ask for: a newer opset's, or another vendor's.
+    pub(crate) fn check_attributes(&self) -> Result<(), Decline> {
+        let read = self.read.borrow();
+        match self.node.attributes.keys().find(|name| !read.contains(*name)) {
+            None => Ok(()),
+            Some(name) => {
+                Err(Decline::new(DeclineCode::Attribute, format!("attribute {name} is not known here")))
+            }
+        }
     }
 
     /// Whether the attribute is given.

@@ -23,7 +23,9 @@ pub(crate) fn claim(node: &NodeRef<'_>) -> Result<Box<dyn AnyOp>, Decline> {
         return Err(Decline::new(DeclineCode::Unknown, detail));
     };
     node.check_basics()?;
-    (entry.claim)(node)
+    let op = (entry.claim)(node)?;
+    node.check_attributes()?;
+    Ok(op)
 }
 
 fn by_key() -> &'static HashMap<(&'static str, &'static str), &'static Entry> {

@@ -15,7 +15,8 @@ impl Op for Cast {
     const KEYS: &'static [OpKey] = &[OpKey::onnx("Cast"), OpKey::onnx("CastLike")];
 
     fn claim(node: &NodeRef<'_>) -> Result<Self, Decline> {
-        // ONNX Runtime has put `to`, or the second input's type, on the output.
+        // ONNX Runtime has put `to`, or the second input's type, on the output; the other two are of 8-bit floats.
+        ["to", "saturate", "round_mode"].map(|name| node.ignore(name));
         Ok(Self { to: node.output_dtype(0)? })
     }
 

@@ -4,18 +4,13 @@ use crate::lowering::Lowering;
 use crate::op::{Op, OpKey, ShapeMode};
 use crate::{Decline, LowerError, NodeRef};
 
-/// The direction, and the side of a block.
+/// Either direction.
 pub(crate) struct Depth {
+    /// The side of a block.
     block: i32,
-    direction: Direction,
-}
-
-enum Direction {
-    ToDepth,
-    /// The block's rows and columns come before the remaining channels in the depth (DCR), or after them (CRD).
-    ToSpace {
-        block_first: bool,
-    },
+    /// A block's rows and columns come before the other channels in the depth (DCR), or after them (CRD).
+    block_first: bool,
+    to_depth: bool,
 }
 
 impl Op for Depth {
@@ -25,16 +20,13 @@ impl Op for Depth {
         let size = node.int_or("blocksize", 0)?;
         let block = i32::try_from(size).ok().filter(|&b| (1..=1 << 15).contains(&b));
         let block = block.ok_or_else(|| Decline::attribute("blocksize", size))?;
-        let direction = if node.op_type() == "SpaceToDepth" {
-            Direction::ToDepth
-        } else {
-            match node.string_or("mode", "DCR")? {
-                "DCR" => Direction::ToSpace { block_first: true },
-                "CRD" => Direction::ToSpace { block_first: false },
-                other => return Err(Decline::attribute("mode", other)),
-            }
+        let block_first = match node.string_or("mode", "DCR")? {
+            "DCR" => true,
+            "CRD" => false,
+            other => return Err(Decline::attribute("mode", other)),
         };
-        Ok(Self { block, direction })
+        let to_depth = node.op_type() == "SpaceToDepth";
+        Ok(Self { block, block_first, to_depth })
     }
 
     fn shape_mode(&self) -> ShapeMode {
@@ -46,20 +38,21 @@ impl Op for Depth {
         let b = self.block;
         let misfit = || LowerError::invalid(format!("{x:?} cannot be cut into blocks of {b}"));
         let &[n, c, h, w] = x.shape() else { return Err(misfit()) };
-        let (parts, order, shape) = match self.direction {
-            Direction::ToDepth if h % b == 0 && w % b == 0 => {
-                ([n, c, h / b, b, w / b, b], [0, 3, 5, 1, 2, 4], [n, c * b * b, h / b, w / b])
+        let fits = if self.to_depth { h % b == 0 && w % b == 0 } else { c % (b * b) == 0 };
+        if !fits {
+            return Err(misfit());
+        }
+        let (parts, order, shape) = if self.to_depth {
+            let order = if self.block_first { [0, 3, 5, 1, 2, 4] } else { [0, 1, 3, 5, 2, 4] };
+            ([n, c, h / b, b, w / b, b], order, [n, c * b * b, h / b, w / b])
+        } else {
+            let channels = c / (b * b);
+            let shape = [n, channels, h * b, w * b];
+            if self.block_first {
+                ([n, b, b, channels, h, w], [0, 3, 4, 1, 5, 2], shape)
+            } else {
+                ([n, channels, b, b, h, w], [0, 1, 4, 2, 5, 3], shape)
             }
-            Direction::ToSpace { block_first } if c % (b * b) == 0 => {
-                let channels = c / (b * b);
-                let shape = [n, channels, h * b, w * b];
-                if block_first {
-                    ([n, b, b, channels, h, w], [0, 3, 4, 1, 5, 2], shape)
-                } else {
-                    ([n, channels, b, b, h, w], [0, 1, 4, 2, 5, 3], shape)
-                }
-            }
-            _ => return Err(misfit()),
         };
         cx.emit(0, x.reshape(&parts)?.transpose(&order)?.reshape(&shape)?)
     }

@@ -184,6 +184,8 @@ impl Op for Resize {
         if node.flag_or("antialias", false)? {
             return Err(Decline::attribute("antialias", 1));
         }
+        // Exporters write the attributes of every mode.
+        ["nearest_mode", "cubic_coeff_a", "exclude_outside"].map(|name| node.ignore(name));
         let kernel = match node.string_or("mode", "nearest")? {
             "nearest" if old => Kernel::Nearest(Nearest::Simple),
             "nearest" => Kernel::Nearest(Nearest::claim(node)?),

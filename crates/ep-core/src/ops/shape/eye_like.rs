@@ -15,6 +15,8 @@ impl Op for EyeLike {
     const KEYS: &'static [OpKey] = &[OpKey::onnx("EyeLike")];
 
     fn claim(node: &NodeRef<'_>) -> Result<Self, Decline> {
+        // The output's declared type says it.
+        node.ignore("dtype");
         Ok(Self { k: node.int_or("k", 0)? })
     }
 

@@ -22,6 +22,8 @@ impl Op for Identity {
                 None => return Err(Decline::form("training_mode is not a constant")),
             }
         }
+        // Nothing is dropped: neither how much nor which matters.
+        ["ratio", "seed"].map(|name| node.ignore(name));
         let value = if node.version() >= 12 { 1.0 } else { 0.0 };
         Ok(Self { mask: node.has_output(1).then_some(value) })
     }
