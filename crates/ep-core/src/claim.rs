@@ -140,9 +140,11 @@ impl<'g> NodeRef<'g> {
         Some(attribute)
     }
 
-    /// Says that an attribute has no effect on what is computed here.
-    pub fn ignore(&self, name: &str) {
-        self.attribute(name);
+    /// Says that attributes have no effect on what is computed here.
+    pub fn ignore(&self, names: &[&str]) {
+        for name in names {
+            self.attribute(name);
+        }
     }
 
     /// Declines if the node has an attribute that the claim did not ask for: a newer opset's, or another vendor's.

@@ -16,7 +16,7 @@ impl Op for Cast {
 
     fn claim(node: &NodeRef<'_>) -> Result<Self, Decline> {
         // ONNX Runtime has put `to`, or the second input's type, on the output; the other two are of 8-bit floats.
-        ["to", "saturate", "round_mode"].map(|name| node.ignore(name));
+        node.ignore(&["to", "saturate", "round_mode"]);
         Ok(Self { to: node.output_dtype(0)? })
     }
 

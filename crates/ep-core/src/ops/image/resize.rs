@@ -185,7 +185,7 @@ impl Op for Resize {
             return Err(Decline::attribute("antialias", 1));
         }
         // Exporters write the attributes of every mode.
-        ["nearest_mode", "cubic_coeff_a", "exclude_outside"].map(|name| node.ignore(name));
+        node.ignore(&["nearest_mode", "cubic_coeff_a", "exclude_outside"]);
         let kernel = match node.string_or("mode", "nearest")? {
             "nearest" if old => Kernel::Nearest(Nearest::Simple),
             "nearest" => Kernel::Nearest(Nearest::claim(node)?),

@@ -31,7 +31,7 @@ impl Op for TopK {
             _ => Count::Fixed(node.int("k")?.ok_or_else(|| Decline::invalid("k is missing"))?),
         };
         // Results are sorted always: without `sorted` any order will do.
-        node.ignore("sorted");
+        node.ignore(&["sorted"]);
         let largest = node.version() < 11 || node.flag_or("largest", true)?;
         Ok(Self { k, axis: node.int_or("axis", -1)?, largest })
     }

@@ -16,7 +16,7 @@ impl Op for EyeLike {
 
     fn claim(node: &NodeRef<'_>) -> Result<Self, Decline> {
         // The output's declared type says it.
-        node.ignore("dtype");
+        node.ignore(&["dtype"]);
         Ok(Self { k: node.int_or("k", 0)? })
     }
 

@@ -23,7 +23,7 @@ impl Op for Identity {
             }
         }
         // Nothing is dropped: neither how much nor which matters.
-        ["ratio", "seed"].map(|name| node.ignore(name));
+        node.ignore(&["ratio", "seed"]);
         let value = if node.version() >= 12 { 1.0 } else { 0.0 };
         Ok(Self { mask: node.has_output(1).then_some(value) })
     }

@@ -73,7 +73,7 @@ impl Op for Range {
     fn claim(node: &NodeRef<'_>) -> Result<Self, Decline> {
         node.expect_type(0, |e| e == ElementType::Float || e.is_integer())?;
         // Of 16-bit floats, which are not taken.
-        node.ignore("stash_type");
+        node.ignore(&["stash_type"]);
         Ok(Self)
     }
 
