@@ -227,6 +227,20 @@ impl<'g> NodeRef<'g> {
         }
     }
 
+    /// A `STRINGS` attribute.
+    pub fn strings(&self, name: &str) -> Result<Option<Vec<&'g str>>, Decline> {
+        match self.attribute(name) {
+            None => Ok(None),
+            Some(Attribute::Strings(v)) => {
+                (v.iter().map(|v| std::str::from_utf8(v)).collect::<Result<_, _>>())
+                    .map(Some)
+                    .map_err(|_| Decline::invalid(format!("attribute {name} is not UTF-8")))
+            }
+            Some(Attribute::Ints(v)) if v.is_empty() => Ok(Some(Vec::new())),
+            Some(other) => Err(wrong_kind(name, "STRINGS", other)),
+        }
+    }
+
     /// A `TENSOR` attribute.
     pub fn tensor(&self, name: &str) -> Result<Option<&'g Tensor<'g>>, Decline> {
         match self.attribute(name) {

@@ -9,6 +9,7 @@ mod index;
 mod linear;
 mod nn;
 mod norm;
+mod recurrent;
 mod reduce;
 mod shape;
 
@@ -21,6 +22,7 @@ pub(crate) static FAMILIES: &[&[Entry]] = &[
     linear::OPS,
     nn::OPS,
     norm::OPS,
+    recurrent::OPS,
     reduce::OPS,
     shape::OPS,
 ];
