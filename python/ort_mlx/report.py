@@ -12,7 +12,7 @@ import numpy as np
 import onnxruntime
 
 import ort_mlx
-from ort_mlx.compare import Difference, difference
+from ort_mlx.compare import ABSOLUTE_OF_SCALE, RELATIVE, Difference, difference
 
 
 @dataclass
@@ -112,8 +112,9 @@ def examine(
     claim: str = "all",
     device: str | None = None,
     repeat: int = 20,
+    tolerance: tuple[float, float] = (RELATIVE, ABSOLUTE_OF_SCALE),
 ) -> Report:
-    """Runs ``model`` on both providers with the same inputs."""
+    """Runs ``model`` on both providers with the same inputs; see :func:`difference` for ``tolerance``."""
     with tempfile.TemporaryDirectory() as folder:
         trace = Path(folder) / "trace.jsonl"
         options = onnxruntime.SessionOptions()
@@ -125,7 +126,7 @@ def examine(
     names = [output.name for output in cpu_session.get_outputs()]
     got, mlx = _time(mlx_session, names, feeds, repeat)
     wanted, cpu = _time(cpu_session, names, feeds, repeat)
-    differences = {name: difference(g, w) for name, g, w in zip(names, got, wanted)}
+    differences = {name: difference(g, w, *tolerance) for name, g, w in zip(names, got, wanted)}
     return Report(Path(model).name, placement, differences, mlx, cpu)
 
 

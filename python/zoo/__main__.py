@@ -18,7 +18,7 @@ def demo(claim: str, repeat: int) -> int:
     wrong = 0
     for id in DEMO:
         model = load(id)
-        report = examine(model.file(), model.feeds(), claim=claim, repeat=repeat)
+        report = examine(model.file(), model.feeds(), claim=claim, repeat=repeat, tolerance=model.tolerance)
         print(f"{model.family}\n{report.text()}\n", flush=True)
         wrong += not report.agrees
     print(f"{len(DEMO) - wrong} of {len(DEMO)} models agree with onnxruntime's CPU provider")
@@ -31,7 +31,7 @@ def markdown(claim: str, repeat: int) -> int:
     print("|---|---|--:|--:|--:|--:|--:|--:|")
     wrong = 0
     for model in table():
-        r = examine(model.file(), model.feeds(), claim=claim, repeat=repeat)
+        r = examine(model.file(), model.feeds(), claim=claim, repeat=repeat, tolerance=model.tolerance)
         wrong += not r.agrees
         error = f"{r.error:.0e}" if r.agrees else f"**{r.error:.0e}**"
         print(

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ort_mlx.compare import ABSOLUTE_OF_SCALE, RELATIVE
 from zoo import inputs, recipes
 
 if sys.version_info >= (3, 11):
@@ -33,6 +34,7 @@ class Model:
     inputs: tuple[str, ...]
     family: str
     recipe: tuple[str, ...] = ()
+    tolerance: tuple[float, float] = (RELATIVE, ABSOLUTE_OF_SCALE)
 
     def feeds(self, seed: int = 1234) -> dict[str, np.ndarray]:
         """Seeded inputs."""

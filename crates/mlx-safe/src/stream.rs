@@ -7,7 +7,7 @@ use std::rc::Rc;
 use mlx_sys as sys;
 
 use crate::error::{Error, check, install_handler, take_message};
-use crate::{Device, Result};
+use crate::{Device, DeviceType, Result};
 
 struct Raw(sys::mlx_stream);
 
@@ -92,6 +92,29 @@ impl Stream {
         })
     }
 
+    /// The kind of device that the calling thread's operations go to.
+    ///
+    /// # Errors
+    /// If MLX cannot say.
+    pub fn current_device() -> Result<DeviceType> {
+        let mut device = sys::mlx_device { ctx: std::ptr::null_mut() };
+        let mut kind = sys::mlx_device_type__MLX_CPU;
+        let read = Self::with_current(|stream| {
+            check("stream", || {
+                // SAFETY: the stream is live and `device` is an empty handle that the call fills.
+                unsafe { sys::mlx_stream_get_device(&mut device, stream) }
+            })?;
+            check("device", || {
+                // SAFETY: the call before filled `device`.
+                unsafe { sys::mlx_device_get_type(&mut kind, device) }
+            })
+        });
+        // SAFETY: we own the handle, filled or empty, and this is its last use.
+        unsafe { sys::mlx_device_free(device) };
+        read?;
+        Ok(if kind == sys::mlx_device_type__MLX_CPU { DeviceType::Cpu } else { DeviceType::Gpu })
+    }
+
     /// Calls `use_it` with the current stream of this thread: the one set last, else MLX's default on its default device.
     pub(crate) fn with_current<T>(use_it: impl FnOnce(sys::mlx_stream) -> T) -> T {
         install_handler();
@@ -123,5 +146,19 @@ impl Stream {
         let stream = Self::adopt(raw)?;
         stream.set_current();
         Ok(stream)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scope_sends_work_to_its_stream_and_ends() {
+        let stream = Stream::new_on(Device::CPU).unwrap();
+        assert_eq!(stream.scope(|| Stream::current_device().unwrap()), DeviceType::Cpu);
+        let x = stream.scope(|| crate::Array::scalar(2.0f32).square()).unwrap();
+        assert_eq!(x.item::<f32>().unwrap(), 4.0);
+        stream.synchronize().unwrap();
     }
 }

@@ -1,6 +1,6 @@
 //! The product of matrices for every element type: MLX multiplies matrices of floats only.
 
-use mlx_safe::{Array, Dtype};
+use mlx_safe::{Array, DeviceType, Dtype, Stream};
 
 use crate::LowerError;
 
@@ -11,7 +11,7 @@ pub(crate) fn matmul(a: &Array, b: &Array) -> Result<Array, LowerError> {
         return Err(LowerError::invalid("a scalar is not a matrix"));
     }
     if is_float(a.dtype()) {
-        return Ok(a.matmul(b)?);
+        return Ok(matmul_of_floats(a, b)?);
     }
     let (row, column) = (a.ndim() == 1, b.ndim() == 1);
     let a = if row { a.expand_dims(&[0])? } else { a.clone() };
@@ -20,6 +20,15 @@ pub(crate) fn matmul(a: &Array, b: &Array) -> Result<Array, LowerError> {
     let gone: Vec<i32> =
         [(row, -2), (column, -1)].iter().filter(|(is, _)| *is).map(|&(_, axis)| axis).collect();
     Ok(if gone.is_empty() { y } else { y.squeeze(&gone)? })
+}
+
+/// The product of float matrices. MLX's CPU back end multiplies 16-bit floats one by one: there they go through float32,
+/// which is BLAS, and the sums are exact to the last rounding.
+fn matmul_of_floats(a: &Array, b: &Array) -> mlx_safe::Result<Array> {
+    if a.dtype() == Dtype::Float32 || Stream::current_device()? == DeviceType::Gpu {
+        return a.matmul(b);
+    }
+    a.astype(Dtype::Float32)?.matmul(&b.astype(Dtype::Float32)?)?.astype(a.dtype())
 }
 
 /// `a` (..., M, K) by `b` (..., K, N) in int32, exactly, where both hold integers between -255 and 255 as float32.
