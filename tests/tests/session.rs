@@ -10,13 +10,13 @@ fn dense() -> Vec<u8> {
     let mut b = GraphBuilder::new("dense", 17);
     let x = b.input("x", ElementType::Float, &["N".into(), 3.into()]);
     let weights: Vec<u8> = [1.0f32, -2.0, 3.0, 4.0, -5.0, 6.0].iter().flat_map(|v| v.to_le_bytes()).collect();
-    let w = b.initializer("w", Constant::new(ElementType::Float, [3, 2], weights).unwrap());
+    let w = b.initializer("w", Constant::new(ElementType::Float, [3, 2], weights).expect("24 bytes"));
     let one = b.initializer("one", Constant::scalar(1.0));
     let product = b.node("MatMul", &[Some(x), Some(w)]).output();
     let sum = b.node("Add", &[Some(product), Some(one)]).output();
     let y = b.node("Relu", &[Some(sum)]).output_as("y");
     b.output(y);
-    model(&b.build().unwrap(), 17)
+    model(&b.build().expect("a well-formed graph"), 17)
 }
 
 fn run(session: &mut Session, rows: usize, x: &[f32]) -> ort::Result<Vec<f32>> {
