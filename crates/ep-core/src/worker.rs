@@ -40,6 +40,9 @@ impl Worker {
             // The child of a fork: the thread is not here. Its pool must not be dropped, which would wait for it.
             std::mem::forget(workers.remove(&device.kind));
         }
+        if device.kind == DeviceType::Gpu {
+            mlx_safe::environment::set_defaults();
+        }
         let pool = rayon::ThreadPoolBuilder::new()
             .num_threads(1)
             .thread_name(move |_| format!("ort-mlx {:?}", device.kind))

@@ -20,6 +20,7 @@ mod array;
 mod closure;
 mod device;
 mod dtype;
+pub mod environment;
 mod error;
 pub mod fast;
 mod handle;
