@@ -44,6 +44,23 @@ fn entries() -> impl Iterator<Item = (&'static OpKey, &'static Entry)> {
 mod tests {
     use super::*;
 
+    /// The README's list, as it should be.
+    fn listing() -> String {
+        let domain = |wanted: &str| {
+            let names: Vec<&str> = operators().into_iter().filter(|(d, _)| *d == wanted).map(|(_, n)| n).collect();
+            format!("{} of {}: {}.\n", names.len(), if wanted.is_empty() { "ai.onnx" } else { wanted }, names.join(", "))
+        };
+        format!("{}\n{}", domain(""), domain("com.microsoft"))
+    }
+
+    #[test]
+    fn the_readme_lists_every_operator() {
+        let readme = include_str!("../../../README.md");
+        let listed = readme.split("<!-- operators -->\n").nth(1).unwrap();
+        let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        assert_eq!(words(listed), words(&listing()), "README.md should say:\n{}", listing());
+    }
+
     #[test]
     fn no_operator_is_listed_twice() {
         assert_eq!(by_key().len(), entries().count());
