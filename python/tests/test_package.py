@@ -8,6 +8,8 @@ from pathlib import Path
 import numpy as np
 import onnxruntime
 import pytest
+from conftest import make_model
+from onnx import TensorProto, helper
 
 import ort_mlx
 
@@ -86,6 +88,35 @@ def test_wrong_inputs_are_errors(add_model):
         session.run(None, {"z": np.zeros((2, 3), np.float32)})
     (y,) = session.run(None, {"x": np.ones((1, 3), np.float32)})
     np.testing.assert_array_equal(y, np.full((1, 3), 2, np.float32))
+
+
+def test_a_misfit_leaves_an_ordinary_session_on_the_provider():
+    """onnxruntime's Python layer gives a provider up for good at the status EP_FAIL: a user's mistake must not be one."""
+    model = make_model(
+        [helper.make_node("Add", ["x", "z"], ["y"])],
+        [("x", TensorProto.FLOAT, ["A", 2]), ("z", TensorProto.FLOAT, ["B", 2])],
+        [("y", TensorProto.FLOAT, ["C", 2])],
+    )
+    options = onnxruntime.SessionOptions()
+    options.add_provider_for_devices(ort_mlx.devices()[:1], {"claim": "all", "device": "cpu"})
+    session = onnxruntime.InferenceSession(model, options)
+    with pytest.raises(Exception, match="Add"):
+        session.run(None, {"x": np.zeros((5, 2), np.float32), "z": np.zeros((3, 2), np.float32)})
+    assert session.get_providers()[0] == ort_mlx.EP_NAME
+    (y,) = session.run(None, {"x": np.ones((5, 2), np.float32), "z": np.ones((5, 2), np.float32)})
+    np.testing.assert_array_equal(y, np.full((5, 2), 2, np.float32))
+
+
+def test_what_memory_cannot_hold_is_an_error():
+    model = make_model(
+        [helper.make_node("ConstantOfShape", ["s"], ["c"]), helper.make_node("Exp", ["c"], ["y"])],
+        [("s", TensorProto.INT64, [2])],
+        [("y", TensorProto.FLOAT, ["A", "B"])],
+    )
+    session = ort_mlx.session(model, claim="all", device="cpu")
+    with pytest.raises(Exception, match="more than the .* that MLX may use"):
+        session.run(None, {"s": np.array([10**6, 10**6])})
+    assert session.run(None, {"s": np.array([1, 2])})[0].tolist() == [[1, 1]]
 
 
 def test_the_command_line_reports_a_model(tmp_path, add_model):

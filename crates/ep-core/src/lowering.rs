@@ -81,6 +81,8 @@ pub(crate) struct Lowering<'a> {
     outputs: Vec<Option<Value>>,
     wanted: &'a [Option<Dtype>],
     step: usize,
+    /// The most bytes that one array may take.
+    limit: usize,
     checks: &'a mut Vec<Check>,
 }
 
@@ -90,9 +92,10 @@ impl<'a> Lowering<'a> {
         step: usize,
         inputs: &'a [Option<Value>],
         wanted: &'a [Option<Dtype>],
+        limit: usize,
         checks: &'a mut Vec<Check>,
     ) -> Self {
-        Self { inputs, outputs: vec![None; wanted.len()], wanted, step, checks }
+        Self { inputs, outputs: vec![None; wanted.len()], wanted, step, limit, checks }
     }
 
     pub(crate) fn finish(self) -> Result<Vec<Option<Value>>, LowerError> {
@@ -181,10 +184,18 @@ impl<'a> Lowering<'a> {
     /// Hands over output `i`; one that nobody asked for is dropped.
     ///
     /// # Errors
-    /// [`LowerError::Bug`] if its type is not the declared one.
+    /// [`LowerError::Bug`] if its type is not the declared one, [`LowerError::Invalid`] if memory cannot hold it: MLX's
+    /// CPU back end does not survive an allocation that fails.
     pub(crate) fn emit(&mut self, i: usize, array: Array) -> Result<(), LowerError> {
         if !self.wants(i) {
             return Ok(());
+        }
+        if array.nbytes() > self.limit {
+            let (shape, bytes) = (array.shape(), array.nbytes());
+            return Err(LowerError::invalid(format!(
+                "output {i} of shape {shape:?} takes {bytes} bytes, more than the {} that MLX may use",
+                self.limit
+            )));
         }
         let wanted = self.output_dtype(i)?;
         if array.dtype() != wanted {

@@ -37,6 +37,8 @@ pub(crate) struct Program {
     inputs: Vec<Input>,
     outputs: Vec<Slot>,
     slots: usize,
+    /// The most bytes that one array may take.
+    limit: usize,
 }
 
 impl Program {
@@ -66,7 +68,14 @@ impl Program {
             inputs.push(input(graph, id)?);
         }
         plan_frees(&mut steps, &outputs, &constants);
-        Ok(Self { steps, constants, inputs, outputs, slots: graph.value_count() })
+        Ok(Self {
+            steps,
+            constants,
+            inputs,
+            outputs,
+            slots: graph.value_count(),
+            limit: mlx_safe::memory::limit()?,
+        })
     }
 
     /// How the program may be compiled: as its most demanding step asks.
@@ -138,7 +147,7 @@ impl Program {
         if let Some(outputs) = known.map(|known| step.op.fold(&known)).transpose()?.flatten() {
             return fit(step, outputs);
         }
-        let mut lowering = Lowering::new(index, &inputs, &step.wanted, checks);
+        let mut lowering = Lowering::new(index, &inputs, &step.wanted, self.limit, checks);
         step.op.lower(&mut lowering)?;
         lowering.finish()
     }

@@ -47,8 +47,14 @@ mod tests {
     /// The README's list, as it should be.
     fn listing() -> String {
         let domain = |wanted: &str| {
-            let names: Vec<&str> = operators().into_iter().filter(|(d, _)| *d == wanted).map(|(_, n)| n).collect();
-            format!("{} of {}: {}.\n", names.len(), if wanted.is_empty() { "ai.onnx" } else { wanted }, names.join(", "))
+            let names: Vec<&str> =
+                operators().into_iter().filter(|(d, _)| *d == wanted).map(|(_, n)| n).collect();
+            format!(
+                "{} of {}: {}.\n",
+                names.len(),
+                if wanted.is_empty() { "ai.onnx" } else { wanted },
+                names.join(", ")
+            )
         };
         format!("{}\n{}", domain(""), domain("com.microsoft"))
     }

@@ -4,6 +4,7 @@ use std::ffi::{CStr, CString};
 use std::fmt;
 use std::ptr::NonNull;
 
+use ep_core::LowerError;
 use ort_sys::{OrtErrorCode, OrtStatus, OrtStatusPtr};
 
 use crate::api::{Statuses, ort};
@@ -56,11 +57,15 @@ impl Error {
                 OrtErrorCode::ORT_INVALID_ARGUMENT
             }
             Self::Graph(_) | Self::Core(ep_core::Error::Graph(_)) => OrtErrorCode::ORT_INVALID_GRAPH,
-            Self::Core(ep_core::Error::Node { source: ep_core::LowerError::Invalid(_), .. })
+            // A node that cannot be built from its inputs' shapes and values: the caller's to put right.
+            Self::Core(ep_core::Error::Node {
+                source: LowerError::Invalid(_) | LowerError::Mlx(_), ..
+            })
             | Self::Core(ep_core::Error::Input { .. } | ep_core::Error::Device { .. }) => {
                 OrtErrorCode::ORT_INVALID_ARGUMENT
             }
-            Self::Ort(_) | Self::Core(_) | Self::Bug(_) => OrtErrorCode::ORT_EP_FAIL,
+            // Not `ORT_EP_FAIL`: Python's onnxruntime takes that for a reason to go on without us, for good.
+            Self::Ort(_) | Self::Core(_) | Self::Bug(_) => OrtErrorCode::ORT_RUNTIME_EXCEPTION,
         }
     }
 

@@ -153,6 +153,11 @@ impl Array {
         unsafe { sys::mlx_array_size(self.0) }
     }
 
+    /// Bytes that the elements take when they lie without gaps; a broadcast view takes less.
+    pub fn nbytes(&self) -> usize {
+        self.size().saturating_mul(self.dtype().size())
+    }
+
     /// The element type.
     pub fn dtype(&self) -> Dtype {
         // SAFETY: the array is live.

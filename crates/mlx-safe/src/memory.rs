@@ -26,6 +26,8 @@ readings! {
     peak => mlx_get_peak_memory;
     /// Bytes kept for reuse.
     cached => mlx_get_cache_memory;
+    /// The most bytes that MLX means to use; by default a part of the device's memory.
+    limit => mlx_get_memory_limit;
 }
 
 /// Starts measuring [`peak`] anew.
@@ -42,4 +44,22 @@ pub fn clear_cache() -> Result<()> {
         // SAFETY: takes nothing.
         unsafe { sys::mlx_clear_cache() }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn readings_are_plausible() {
+        let before = limit().unwrap();
+        println!("limit {before}");
+        assert!(before > 1 << 28, "{before}");
+        let kept = crate::zeros(&[1 << 20], crate::Dtype::Float32).unwrap().copy().unwrap();
+        kept.eval().unwrap();
+        assert!(active().unwrap() >= 4 << 20 && peak().unwrap() >= active().unwrap());
+        reset_peak().unwrap();
+        clear_cache().unwrap();
+        assert_eq!(cached().unwrap(), 0);
+    }
 }
