@@ -88,11 +88,11 @@ impl LowerError {
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// One node failed.
-    #[error("{op} node '{node}': {source}")]
+    #[error("{op} node {node}: {source}")]
     Node {
         /// The operator.
         op: String,
-        /// The node's name, or its index where it has none.
+        /// The node's name in quotes, or its index where it has none.
         node: String,
         /// What went wrong.
         source: LowerError,

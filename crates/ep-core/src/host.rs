@@ -209,14 +209,16 @@ pub(crate) fn given_ints(inputs: &[Option<&HostTensor>], i: usize) -> Option<Vec
     inputs.get(i).copied().flatten()?.to_ints()
 }
 
+/// Whether a tensor of this shape may be followed on the host. Sizes beside a 0 count: tables are as long as they are.
+pub(crate) fn is_small(dims: &[usize]) -> bool {
+    dims.iter().try_fold(1usize, |n, &d| n.checked_mul(d.max(1))).is_some_and(|n| n <= HOST_LIMIT)
+}
+
 /// Sizes as MLX writes them.
 pub(crate) fn shape_i32<T: Copy + TryInto<i32> + std::fmt::Debug>(
     dims: &[T],
 ) -> Result<Vec<i32>, LowerError> {
-    dims.iter()
-        .map(|&d| {
-            d.try_into()
-                .map_err(|_| LowerError::invalid(format!("shape {dims:?} is beyond what MLX can hold")))
-        })
-        .collect()
+    let beyond =
+        || LowerError::invalid(format!("shape {dims:?} is beyond MLX, whose sizes end at {}", i32::MAX));
+    dims.iter().map(|&d| d.try_into().map_err(|_| beyond())).collect()
 }

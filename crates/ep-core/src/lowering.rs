@@ -181,6 +181,19 @@ impl<'a> Lowering<'a> {
         dtype.ok_or_else(|| LowerError::Bug(format!("output {i} is not asked for")))
     }
 
+    /// Fails if memory cannot hold an array of `shape`. A lowering that works out tables on the host, as long as sizes that
+    /// values decide, asks first.
+    pub(crate) fn afford(&self, shape: &[i32], dtype: Dtype) -> Result<(), LowerError> {
+        let bytes = shape.iter().fold(dtype.size(), |n, &d| n.saturating_mul(d.unsigned_abs() as usize));
+        if bytes <= self.limit {
+            return Ok(());
+        }
+        Err(LowerError::invalid(format!(
+            "an array of shape {shape:?} takes {bytes} bytes, more than the {} that MLX may use",
+            self.limit
+        )))
+    }
+
     /// Hands over output `i`; one that nobody asked for is dropped.
     ///
     /// # Errors
@@ -190,13 +203,7 @@ impl<'a> Lowering<'a> {
         if !self.wants(i) {
             return Ok(());
         }
-        if array.nbytes() > self.limit {
-            let (shape, bytes) = (array.shape(), array.nbytes());
-            return Err(LowerError::invalid(format!(
-                "output {i} of shape {shape:?} takes {bytes} bytes, more than the {} that MLX may use",
-                self.limit
-            )));
-        }
+        self.afford(array.shape(), array.dtype())?;
         let wanted = self.output_dtype(i)?;
         if array.dtype() != wanted {
             return Err(LowerError::Bug(format!(

@@ -1,7 +1,7 @@
 //! Provider options: declared once, parsed in one place.
 //!
 //! Session options come first; an environment variable `ORT_MLX_<NAME>` overrides them, for people who cannot change the
-//! program.
+//! program. An empty one counts as unset.
 
 use std::path::PathBuf;
 
@@ -129,7 +129,8 @@ impl Options {
             options.set(declaration, value)?;
         }
         for declaration in DECLARATIONS {
-            if let Some(value) = environment(&format!("ORT_MLX_{}", declaration.name.to_uppercase())) {
+            let given = environment(&format!("ORT_MLX_{}", declaration.name.to_uppercase()));
+            if let Some(value) = given.filter(|value| !value.is_empty()) {
                 options.set(declaration, &value)?;
             }
         }
@@ -159,6 +160,8 @@ mod tests {
         let options = parse(&[("device", "gpu"), ("claim", "all")], &[("ORT_MLX_DEVICE", "cpu")]).unwrap();
         assert_eq!((options.device, options.claim), (DeviceChoice::Cpu, ClaimPolicy::All));
         assert_eq!(parse(&[], &[]).unwrap(), Options::default());
+        let options = parse(&[("claim", "all")], &[("ORT_MLX_CLAIM", ""), ("ORT_MLX_TRACE", "")]).unwrap();
+        assert_eq!((options.claim, options.trace), (ClaimPolicy::All, None));
     }
 
     #[test]

@@ -197,7 +197,7 @@ impl Step {
 
 fn step(graph: &Graph<'_>, id: NodeId, device: mlx_safe::DeviceType) -> Result<Step, Error> {
     let node = graph.node(id);
-    let name = if node.name.is_empty() { format!("#{}", id.0) } else { node.name.clone() };
+    let name = if node.name.is_empty() { format!("#{}", id.0) } else { format!("'{}'", node.name) };
     let bug = |detail: String| Error::Node {
         op: node.op_type.clone(),
         node: name.clone(),
@@ -265,6 +265,7 @@ fn fit(step: &Step, outputs: Vec<HostTensor>) -> Result<Vec<Option<Value>>, Lowe
                 tensor.element()
             )));
         }
+        shape_i32(tensor.dims())?;
         values.push(Some(Value::host(tensor)));
     }
     Ok(values)

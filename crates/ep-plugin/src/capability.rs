@@ -76,8 +76,8 @@ fn log(graph: &Graph<'_>, claims: &Claims, clusters: &[Cluster]) {
     );
     for ((id, node), claim) in graph.nodes().zip(&claims.nodes) {
         if let Err(reason) = claim {
-            let name = if node.name.is_empty() { format!("#{}", id.0) } else { node.name.clone() };
-            tracing::debug!("{} '{name}' stays with ONNX Runtime: {reason}", node.op_type);
+            let name = if node.name.is_empty() { format!("#{}", id.0) } else { format!("'{}'", node.name) };
+            tracing::debug!("{} node {name} stays with ONNX Runtime: {reason}", node.op_type);
         }
     }
 }

@@ -241,6 +241,13 @@ fn elements(shape: &[i32]) -> Option<usize> {
 }
 
 /// Type and shape; never evaluates.
+/// For messages: `shape [2, 3]`.
+impl fmt::Display for Array {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "shape {:?}", self.shape())
+    }
+}
+
 impl fmt::Debug for Array {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Array({:?}{:?})", self.dtype(), self.shape())

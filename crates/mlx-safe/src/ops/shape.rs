@@ -120,7 +120,7 @@ impl Array {
                 if reach < 0 { low = low.saturating_add(reach) } else { high = high.saturating_add(reach) }
             }
             if low < 0 || high >= self.size() as i64 {
-                return argument("as_strided", format!("{shape:?} by {strides:?} leaves {self:?}"));
+                return argument("as_strided", format!("{shape:?} by {strides:?} leaves an array of {self}"));
             }
         }
         Stream::with_current(|s| {

@@ -36,7 +36,7 @@ impl Op for Depth {
     fn lower(&self, cx: &mut Lowering<'_>) -> Result<(), LowerError> {
         let x = cx.array(0)?;
         let b = self.block;
-        let misfit = || LowerError::invalid(format!("{x:?} cannot be cut into blocks of {b}"));
+        let misfit = || LowerError::invalid(format!("{x} cannot be cut into blocks of {b}"));
         let &[n, c, h, w] = x.shape() else { return Err(misfit()) };
         let fits = if self.to_depth { h % b == 0 && w % b == 0 } else { c % (b * b) == 0 };
         if !fits {
@@ -72,6 +72,6 @@ mod tests {
         to_depth: case("SpaceToDepth", 13).x(f32s([2, 3, 4, 6])).attr("blocksize", 2) => exact();
         to_depth_old: case("SpaceToDepth", 1).x(f32s([1, 1, 3, 6])).attr("blocksize", 3) => exact();
         to_depth_empty: case("SpaceToDepth", 13).x(f32s([1, 0, 4, 6])).attr("blocksize", 2) => exact();
-        misfit: case("DepthToSpace", 13).x(f32s([1, 6, 2, 3])).attr("blocksize", 2) => fails("cannot be cut");
+        misfit: case("DepthToSpace", 13).x(f32s([1, 6, 2, 3])).attr("blocksize", 2) => fails("shape [1, 6, 2, 3] cannot be cut");
     }
 }

@@ -183,7 +183,7 @@ impl Op for GridSample {
 
     fn lower(&self, cx: &mut Lowering<'_>) -> Result<(), LowerError> {
         let (x, grid) = (cx.array(0)?, cx.array(1)?);
-        let misfit = || LowerError::invalid(format!("{grid:?} does not sample {x:?}"));
+        let misfit = || LowerError::invalid(format!("a grid of {grid} does not sample an image of {x}"));
         let (&[batch, channels, ref image @ ..], Some((&width, places))) =
             (x.shape(), grid.shape().split_last())
         else {
@@ -199,6 +199,7 @@ impl Op for GridSample {
         if shape.contains(&0) || x.size() == 0 {
             return cx.emit(0, mlx_safe::zeros(&shape, x.dtype())?);
         }
+        cx.afford(&shape, Dtype::Float32)?;
         let samples: i32 = places[1..].iter().product();
         let pixels = x.astype(Dtype::Float32)?.reshape(&[batch, channels, image.iter().product()])?;
         let grid = grid.astype(Dtype::Float32)?.reshape(&[batch, samples, width])?;

@@ -1,5 +1,7 @@
 //! Pad. Negative amounts crop, and cropping comes first.
 
+use std::fmt;
+
 use mlx_safe::{Array, PadMode};
 
 use crate::lowering::Lowering;
@@ -12,12 +14,23 @@ pub(crate) struct Pad {
     attributes: Option<(Vec<i64>, f32)>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, PartialEq)]
 enum Mode {
     Constant,
     Edge,
     Reflect,
     Wrap,
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Constant => "constant",
+            Self::Edge => "edge",
+            Self::Reflect => "reflect",
+            Self::Wrap => "wrap",
+        })
+    }
 }
 
 /// One axis: elements `start..stop` are kept, with `low` before them and `high` after.
@@ -51,19 +64,14 @@ impl Side {
         self.low + self.kept() + self.high
     }
 
-    /// Where each element of the output comes from, borders included.
+    /// Where each element of the output comes from among those that are kept, borders included.
     fn sources(&self, mode: Mode) -> Result<Vec<i32>, LowerError> {
         let kept = self.kept();
-        let most = match mode {
-            Mode::Reflect => (kept - 1).max(0),
-            _ if kept == 0 => 0,
-            _ => i32::MAX,
-        };
-        if self.low.max(self.high) > most {
-            return Err(LowerError::invalid(format!(
-                "{mode:?} cannot pad {kept} elements by {} and {}",
-                self.low, self.high
-            )));
+        let most = if mode == Mode::Reflect { (kept - 1).max(0) } else { i32::MAX };
+        let (low, high) = (self.low, self.high);
+        if kept == 0 || low.max(high) > most {
+            let detail = format!("mode {mode} cannot pad {kept} elements by {low} and {high}");
+            return Err(LowerError::invalid(detail));
         }
         let source = |i: i32| match mode {
             Mode::Wrap => i.rem_euclid(kept),
@@ -71,7 +79,7 @@ impl Side {
             Mode::Reflect if i >= kept => 2 * (kept - 1) - i,
             _ => i.clamp(0, kept - 1),
         };
-        Ok((-self.low..kept + self.high).map(|i| self.start + source(i)).collect())
+        Ok((-low..kept + high).map(source).collect())
     }
 }
 
@@ -87,19 +95,25 @@ fn sides(shape: &[i32], pads: &[i64], list: Option<Vec<i64>>) -> Result<Vec<Side
     shape.iter().zip(amounts).map(|(&size, (low, high))| Side::new(size, low, high)).collect()
 }
 
-fn constant(x: &Array, sides: &[Side], value: &Array) -> Result<Array, LowerError> {
-    let column = |f: fn(&Side) -> i32| -> Vec<i32> { sides.iter().map(f).collect() };
-    let kept = column(Side::kept);
-    if kept.contains(&0) {
-        return Ok(mlx_safe::full(&column(Side::output), value)?);
+fn column(sides: &[Side], f: fn(&Side) -> i32) -> Vec<i32> {
+    sides.iter().map(f).collect()
+}
+
+/// What is kept. Every axis keeps something.
+fn crop(x: &Array, sides: &[Side]) -> Result<Array, LowerError> {
+    if column(sides, Side::kept) == x.shape() {
+        return Ok(x.clone());
     }
-    let cropped = if kept == x.shape() {
-        x.clone()
-    } else {
-        x.slice(&column(|s| s.start), &column(|s| s.stop), &vec![1; sides.len()])?
-    };
+    Ok(x.slice(&column(sides, |s| s.start), &column(sides, |s| s.stop), &vec![1; sides.len()])?)
+}
+
+fn constant(x: &Array, sides: &[Side], value: &Array) -> Result<Array, LowerError> {
+    if column(sides, Side::kept).contains(&0) {
+        return Ok(mlx_safe::full(&column(sides, Side::output), value)?);
+    }
     let axes: Vec<i32> = (0..sides.len() as i32).collect();
-    Ok(cropped.pad(&axes, &column(|s| s.low), &column(|s| s.high), value, PadMode::Constant)?)
+    let (low, high) = (column(sides, |s| s.low), column(sides, |s| s.high));
+    Ok(crop(x, sides)?.pad(&axes, &low, &high, value, PadMode::Constant)?)
 }
 
 impl Op for Pad {
@@ -127,7 +141,7 @@ impl Op for Pad {
     }
 
     fn lower(&self, cx: &mut Lowering<'_>) -> Result<(), LowerError> {
-        let mut x = cx.array(0)?;
+        let x = cx.array(0)?;
         let sides = match &self.attributes {
             Some((pads, _)) => sides(x.shape(), pads, None)?,
             None => sides(x.shape(), &cx.ints(1)?, cx.optional_ints(3)?)?,
@@ -140,14 +154,24 @@ impl Op for Pad {
             };
             return cx.emit(0, constant(&x, &sides, &value)?);
         }
-        let shape: Vec<i32> = sides.iter().map(Side::output).collect();
-        for (axis, side) in sides.iter().enumerate() {
-            let sources = side.sources(self.mode)?;
-            if !shape.contains(&0) && sources.iter().copied().ne(0..x.shape()[axis]) {
-                x = x.take(&Array::from_slice(&sources, &[sources.len() as i32])?, axis as i32)?;
+        let shape = column(&sides, Side::output);
+        if x.size() == 0 {
+            // As on ONNX Runtime: no border can be made of nothing, and any of an axis that does not matter.
+            if let Some(axis) = (0..shape.len()).find(|&axis| x.shape()[axis] == 0 && shape[axis] > 0) {
+                let detail = format!("mode {} cannot pad axis {axis} of {x}", self.mode);
+                return Err(LowerError::invalid(detail));
+            }
+            return cx.emit(0, mlx_safe::zeros(&shape, x.dtype())?);
+        }
+        cx.afford(&shape, x.dtype())?;
+        let sources: Vec<Vec<i32>> = sides.iter().map(|s| s.sources(self.mode)).collect::<Result<_, _>>()?;
+        let mut y = crop(&x, &sides)?;
+        for (axis, sources) in sources.iter().enumerate() {
+            if sides[axis].output() != sides[axis].kept() {
+                y = y.take(&Array::from_slice(sources, &[sources.len() as i32])?, axis as i32)?;
             }
         }
-        cx.emit(0, if shape.contains(&0) { mlx_safe::zeros(&shape, x.dtype())? } else { x })
+        cx.emit(0, y)
     }
 }
 
@@ -179,7 +203,16 @@ mod tests {
         edge_crops: pad("edge", &[4, 3], &[-1, 2, 3, -1]) => exact();
         reflect: pad("reflect", &[2, 3, 4, 5], &[0, 0, 1, 2, 0, 0, 3, 4]) => exact();
         reflect_most: pad("reflect", &[3], &[2, 2]) => exact();
-        reflect_too_much: pad("reflect", &[3], &[3, 0]) => fails("cannot pad");
+        reflect_too_much: pad("reflect", &[3], &[3, 0]) => fails("mode reflect cannot pad 3 elements");
+        reflect_empty_crops: pad("reflect", &[0, 4], &[0, -1, 0, 3]) => exact();
+        reflect_empty_far: pad("reflect", &[0, 4], &[0, 5, 0, 3]) => exact();
+        reflect_empty_crops_all: pad("reflect", &[0, 4], &[0, -4, 0, 3]) => exact();
+        edge_empty_crops_all: pad("edge", &[0, 4], &[0, -4, 0, 3]) => exact();
+        edge_crops_all: pad("edge", &[4], &[-4, 0]) => fails("mode edge cannot pad 0 elements");
+        edge_crops_all_and_pads: pad("edge", &[3, 4], &[1, -4, 0, 0]) => fails("mode edge cannot pad 0 elements");
+        reflect_crops_all: pad("reflect", &[4], &[-2, -2]) => fails("mode reflect cannot pad 0 elements");
+        wrap_crops_all: pad("wrap", &[4], &[2, -4]) => fails("mode wrap cannot pad 0 elements");
+        edge_beyond: pad("edge", &[3, 4], &[1 << 30, 1 << 20, 0, 0]) => fails("more than");
         reflect_crops: pad("reflect", &[5], &[-1, 3]) => exact();
         reflect_crops_too_much: pad("reflect", &[3], &[-1, 2]) => fails("cannot pad");
         reflect_one_by_none: pad("reflect", &[1, 3], &[0, 1, 0, 1]) => exact();

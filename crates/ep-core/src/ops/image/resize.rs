@@ -97,15 +97,18 @@ impl Resize {
         for (i, &axis) in listed.iter().enumerate() {
             let axis = &mut plan[axis];
             axis.scale = common.unwrap_or(ratios[i]);
-            axis.to = common.map_or(sizes[i], |scale| (scale * axis.from as f32).round() as i32);
+            axis.to = match common {
+                Some(scale) => size_of((scale * axis.from as f32).round())?,
+                None => sizes[i],
+            };
         }
         Ok(())
     }
 
     /// Resizes one axis; its elements that lie outside the image are marked.
     fn resize(&self, x: &Array, number: usize, axis: &Axis) -> Result<(Array, Vec<bool>), LowerError> {
-        // ONNX Runtime leaves an axis of scale 1 alone, whatever the region, unless it picks the nearest.
-        if axis.scale == 1.0 && axis.from == axis.to && !matches!(self.kernel, Kernel::Nearest(_)) {
+        // ONNX Runtime leaves an axis of scale 1 alone, whatever the rule and the region.
+        if axis.scale == 1.0 && axis.from == axis.to {
             return Ok((x.clone(), Vec::new()));
         }
         let positions = axis.coordinates(self.coordinates);
@@ -144,9 +147,14 @@ fn by_scales(plan: &mut [Axis], listed: &[usize], scales: &[f32]) -> Result<(), 
     for (&axis, &scale) in listed.iter().zip(scales) {
         let axis = &mut plan[axis];
         axis.scale = scale;
-        axis.to = (scale * axis.from as f32) as i32;
+        axis.to = size_of(scale * axis.from as f32)?;
     }
     Ok(())
+}
+
+/// A size, cut to an integer.
+fn size_of(size: f32) -> Result<i32, LowerError> {
+    Ok(shape_i32(&[size as i64])?[0])
 }
 
 fn take(x: &Array, sources: &[i32], axis: usize) -> Result<Array, LowerError> {
@@ -233,10 +241,15 @@ impl Op for Resize {
         if x.size() == 0 {
             return Err(LowerError::invalid("an image of no pixels cannot grow"));
         }
+        cx.afford(&shape, Dtype::Float32)?;
+        // Axes that shrink go first, so that nothing in between is larger than the input or the output.
+        let mut order: Vec<usize> = (0..plan.len()).collect();
+        order.sort_by_key(|&number| plan[number].to > plan[number].from);
         let wide = !matches!(self.kernel, Kernel::Nearest(_));
         let mut y = if wide { x.astype(Dtype::Float32)? } else { x.clone() };
         let mut outside: Option<Array> = None;
-        for (number, axis) in plan.iter().enumerate() {
+        for number in order {
+            let axis = &plan[number];
             let (resized, marks) = self.resize(&y, number, axis)?;
             y = resized;
             if marks.contains(&true) {
@@ -363,6 +376,17 @@ mod tests {
         hardly_scaled: scaled("linear", [1, 1, 2, 4], [1.0, 1.1]) => exact();
         to_nothing: scaled("nearest", [1, 1, 2, 4], [0.1, 1.0]) => exact();
         from_nothing: scaled("linear", [1, 1, 0, 4], [2.0, 2.0]) => exact();
+        tf_half_pixel_leaves_axes: case("Resize", 11).x(f32s([2, 2, 4, 2])).c(none()).c(none()).x(i64s(&[2, 2, 12, 1])).attr("coordinate_transformation_mode", "tf_half_pixel_for_nn").attr("nearest_mode", "round_prefer_ceil") => exact();
+        tf_half_pixel_scales: case("Resize", 11).x(f32s([2, 1, 5, 3])).c(none()).x(floats(&[1.0, 1.0, 0.6, 2.0])).attr("coordinate_transformation_mode", "tf_half_pixel_for_nn").attr("nearest_mode", "round_prefer_ceil") => exact();
+        crop_tie: crop_line("round_prefer_ceil") => exact();
+        crop_tie_floor: crop_line("round_prefer_floor") => exact();
+        crop_of_axis_of_scale_one: crop_wide("nearest", &[0.3, 0.0, 0.9, 0.8]) => exact();
+        crop_outside_axis_of_scale_one: crop_wide("nearest", &[-0.3, 0.0, 1.9, 0.8]) => exact();
+        crop_linear_of_axis_of_scale_one: crop_wide("linear", &[-0.3, 0.0, 1.9, 0.8]) => close(tol::F32);
+        beyond_mlx: scaled_at_run_time([1.0, 1.0, 1e9, 1e9]) => fails("beyond MLX");
+        beyond_memory: scaled_at_run_time([1.0, 1.0, 1e8, 1e8]) => fails("more than");
+        beyond_memory_linear: scaled_at_run_time([1.0, 1.0, 1e8, 1e8]).attr("mode", "linear") => fails("more than");
+        shrinks_and_grows: scaled("linear", [1, 1, 2, 300], [300.0, 0.01]) => close(tol::F32);
         negative_scale: scaled_at_run_time([1.0, 1.0, -1.0, 1.0]) => fails("not positive");
         empty_batch: sized("linear", [0, 2, 4, 5], [8, 10]) => exact();
         empty_batch_nearest: sized("nearest", [0, 2, 4, 5], [8, 10]) => exact();
@@ -379,6 +403,27 @@ mod tests {
             .attr("mode", mode)
             .attr("coordinate_transformation_mode", "tf_crop_and_resize")
             .attr("extrapolation_value", 9.5f32)
+    }
+
+    fn crop_line(rounding: &'static str) -> Case {
+        case("Resize", 13)
+            .x(f32s([2]))
+            .x(floats(&[0.1, 1.3]))
+            .c(floats(&[2.0]))
+            .attr("mode", "nearest")
+            .attr("nearest_mode", rounding)
+            .attr("coordinate_transformation_mode", "tf_crop_and_resize")
+    }
+
+    /// Only the second of two axes is resized.
+    fn crop_wide(mode: &'static str, roi: &[f64]) -> Case {
+        case("Resize", 13)
+            .x(f32s([4, 5]))
+            .x(floats(roi))
+            .none()
+            .c(i64s(&[4, 7]))
+            .attr("mode", mode)
+            .attr("coordinate_transformation_mode", "tf_crop_and_resize")
     }
 
     fn crop_scaled(mode: &'static str) -> Case {

@@ -54,7 +54,9 @@ impl Nearest {
     fn pick(self, x: f32, shrinks: bool) -> f32 {
         match self {
             Self::RoundPreferFloor if x == x.trunc() + 0.5 => x.trunc(),
-            Self::RoundPreferFloor | Self::RoundPreferCeil => x.round(),
+            Self::RoundPreferFloor => x.round(),
+            // ONNX Runtime's rounding: the float32 just below a half goes up, too.
+            Self::RoundPreferCeil => (x + 0.5).floor(),
             Self::Floor => x.floor(),
             Self::Ceil => x.ceil(),
             Self::Simple => {

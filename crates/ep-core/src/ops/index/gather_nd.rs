@@ -27,8 +27,9 @@ impl Op for GatherNd {
 
     fn lower(&self, cx: &mut Lowering<'_>) -> Result<(), LowerError> {
         let (x, indices, batch) = (cx.array(0)?, cx.array(1)?, self.batch);
-        let misfit =
-            || LowerError::invalid(format!("{indices:?} do not index {x:?} with batch_dims = {batch}"));
+        let misfit = || {
+            LowerError::invalid(format!("indices of {indices} do not index {x} with batch_dims = {batch}"))
+        };
         let (&width, lead) = indices.shape().split_last().ok_or_else(misfit)?;
         let indexed = batch + width as usize;
         let same_batch = || x.shape().get(..batch) == lead.get(..batch);
@@ -37,6 +38,10 @@ impl Op for GatherNd {
         }
         let rest = &x.shape()[indexed..];
         let shape = [lead, rest].concat();
+        // As on ONNX Runtime, slices of nothing may be anywhere.
+        if rest.contains(&0) {
+            return cx.emit(0, mlx_safe::zeros(&shape, x.dtype())?);
+        }
         let mut tuple = Vec::with_capacity(indexed);
         for axis in 0..batch {
             tuple.push(positions(x.shape()[axis], axis, lead.len())?);
@@ -87,6 +92,9 @@ mod tests {
         f16: case("GatherND", 13).x(random(E::Float16, [9, 9])).x(uniform(E::Int64, [50, 2], -9.0, 8.0)) => exact();
         none: case("GatherND", 13).x(f32s([3, 4])).x(random(E::Int64, [0, 2])) => exact();
         empty_slices: case("GatherND", 13).x(f32s([3, 0])).x(tensor(E::Int64, [2, 1], &[1.0, 2.0])) => exact();
+        empty_slices_beyond: case("GatherND", 13).x(f32s([3, 0])).x(tensor(E::Int64, [1, 1], &[5.0])) => exact();
+        nothing_to_index: case("GatherND", 13).x(f32s([0, 3])).x(tensor(E::Int64, [1, 1], &[0.0])) => fails("no elements");
+        misfit: case("GatherND", 13).x(f32s([3])).x(pairs(&[0.0, 4.0])) => fails("indices of shape [1, 2] do not index shape [3]");
         beyond: case("GatherND", 13).x(f32s([3, 4])).x(pairs(&[0.0, 4.0])) => fails("out of range");
         beyond_backwards: case("GatherND", 13).x(f32s([3, 4])).x(pairs(&[-4.0, 0.0])) => fails("out of range");
     }

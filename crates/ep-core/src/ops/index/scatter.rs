@@ -101,7 +101,8 @@ impl Op for ScatterNd {
 
     fn lower(&self, cx: &mut Lowering<'_>) -> Result<(), LowerError> {
         let (x, indices, updates) = (cx.array(0)?, cx.array(1)?, cx.array(2)?);
-        let misfit = || LowerError::invalid(format!("{indices:?} and {updates:?} do not fit {x:?}"));
+        let misfit =
+            || LowerError::invalid(format!("indices of {indices} and updates of {updates} do not fit {x}"));
         let (&width, lead) = indices.shape().split_last().ok_or_else(misfit)?;
         let width = width as usize;
         let rest = x.shape().get(width..).ok_or_else(misfit)?;

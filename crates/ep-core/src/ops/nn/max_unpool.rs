@@ -42,7 +42,8 @@ impl Op for MaxUnpool {
             )));
         }
         let shape = self.shape(x.shape(), cx.optional_ints(2)?)?;
-        let count = fit_i32(shape.iter().map(|&d| i64::from(d)).product())?;
+        let count = fit_i32(shape.iter().fold(1i64, |n, &d| n.saturating_mul(d.into())))?;
+        cx.afford(&shape, x.dtype())?;
         let blank = zeros(&[count], x.dtype())?;
         if x.size() == 0 {
             return cx.emit(0, blank.reshape(&shape)?);

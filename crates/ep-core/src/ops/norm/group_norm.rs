@@ -57,10 +57,15 @@ impl Op for GroupNorm {
         let entries = if self.scale_by_group { groups } else { channels };
         let parameter = |i| {
             let p = cx.array(i)?;
-            if p.shape() != [entries] {
-                return Err(LowerError::invalid(format!("input {i} is {:?}, not [{entries}]", p.shape())));
+            // As on ONNX Runtime, groups take any shape of that many entries, or of one.
+            let fits = match self.groups {
+                Some(_) => p.size() == entries as usize || p.size() == 1,
+                None => p.shape() == [entries],
+            };
+            if !fits {
+                return Err(LowerError::invalid(format!("input {i} has {p}, not [{entries}]")));
             }
-            Ok(p.astype(Dtype::Float32)?.reshape(&[1, entries, 1])?)
+            Ok(p.astype(Dtype::Float32)?.reshape(&[1, p.size() as i32, 1])?)
         };
         let (scale, bias): (Array, Array) = (parameter(1)?, parameter(2)?);
         if x.size() == 0 {
@@ -108,6 +113,11 @@ mod tests {
         by_channel_images: group(21, &[2, 6, 4, 5], 6).attr("epsilon", 1e-2_f32) => close(tol::F32_SUM);
         by_channel_rank_2: group(21, &[2, 6], 6) => close(tol::F32_SUM);
         group_f16: half("GroupNormalization", 21).attr("num_groups", 2) => close(tol::F16);
+        one_for_all: group(21, &[2, 6, 4], 1) => close(tol::F32_SUM);
+        one_for_all_18: group(18, &[2, 6, 4], 1) => close(tol::F32_SUM);
+        scalar_for_all: case("GroupNormalization", 21).x(f32s([2, 6, 4])).c(f32s([])).x(f32s([])).attr("num_groups", 3) => close(tol::F32_SUM);
+        column: case("GroupNormalization", 21).x(f32s([2, 6, 4])).c(f32s([6, 1])).x(f32s([1, 6])).attr("num_groups", 3) => close(tol::F32_SUM);
+        too_few: group(21, &[2, 6, 4], 3) => fails("input 1 has shape [3], not [6]");
         uneven_groups: case("GroupNormalization", 21).x(f32s([2, 5, 4])).x(f32s([5])).x(f32s([5])).attr("num_groups", 3) => fails("in 3 groups");
     }
 }

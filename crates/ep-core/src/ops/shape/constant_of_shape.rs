@@ -4,7 +4,7 @@ use mlx_safe::{Array, Dtype};
 use ndarray::{ArrayD, IxDyn};
 use onnx_graph::{ElementType, Tensor};
 
-use crate::host::{HOST_LIMIT, HostTensor, HostValues, given_ints, shape_i32};
+use crate::host::{HostTensor, HostValues, given_ints, is_small, shape_i32};
 use crate::lowering::Lowering;
 use crate::op::{Op, OpKey, ShapeMode};
 use crate::{Decline, LowerError, NodeRef};
@@ -40,8 +40,8 @@ impl Op for ConstantOfShape {
         let Some(shape) = given_ints(inputs, 0) else { return Ok(None) };
         let shape: Vec<usize> = checked(shape)?.into_iter().map(|d| d as usize).collect();
         let element: ElementType = self.value.element();
-        let few = shape.iter().try_fold(1usize, |n, &d| n.checked_mul(d)).is_some_and(|n| n <= HOST_LIMIT);
-        let Some(value) = HostTensor::from_bytes(element, &[], self.value.data()).filter(|_| few) else {
+        let value = HostTensor::from_bytes(element, &[], self.value.data());
+        let Some(value) = value.filter(|_| is_small(&shape)) else {
             return Ok(None);
         };
         let shape = IxDyn(&shape);

@@ -2,7 +2,7 @@
 
 use ndarray::{Axis, IxDyn};
 
-use crate::host::{HOST_LIMIT, HostTensor, given_ints, rearrange, shape_i32};
+use crate::host::{HostTensor, given_ints, is_small, rearrange, shape_i32};
 use crate::lowering::Lowering;
 use crate::op::{Op, OpKey, ShapeMode};
 use crate::{Decline, LowerError, NodeRef};
@@ -76,7 +76,7 @@ impl Op for Expand {
         };
         let from: Vec<i64> = x.dims().iter().map(|&d| d as i64).collect();
         let to: Vec<usize> = self.target(&from, &argument)?.into_iter().map(|d| d as usize).collect();
-        if to.iter().try_fold(1usize, |n, &d| n.checked_mul(d)).is_none_or(|n| n > HOST_LIMIT) {
+        if !is_small(&to) {
             return Ok(None);
         }
         let y = match self {
@@ -110,6 +110,11 @@ mod tests {
         expand_large: case("Expand", 13).x(random(E::Int64, [1])).x(i64s(&[30, 50])) => exact();
         expand_bool: case("Expand", 13).x(random(E::Bool, [3, 1])).c(i64s(&[1, 400])) => exact();
         expand_f16: case("Expand", 13).x(random(E::Float16, [3, 1])).c(i64s(&[1, 4])) => exact();
+        expand_beyond: case("Expand", 13).x(f32s([1])).x(i64s(&[1 << 20, 1 << 20, 1 << 20])) => fails("more than");
+        tile_beyond: case("Tile", 13).x(f32s([1, 2])).x(i64s(&[1 << 30, 1 << 20])) => fails("more than");
+        tile_beyond_mlx: case("Tile", 13).x(f32s([1, 2])).x(i64s(&[1 << 40, 1])) => fails("beyond MLX");
+        tile_host_beyond: case("Tile", 13).x(i64s(&[1, 2])).x(i64s(&[1 << 40])) => fails("beyond MLX");
+        expand_wide_empty: case("Expand", 13).x(tensor(E::Int64, [1, 0], &[])).x(i64s(&[1 << 30, 1])) => exact();
         expand_misfit: case("Expand", 13).x(f32s([3, 2])).x(i64s(&[3, 4])) => fails("cannot be broadcast");
         tile: case("Tile", 13).x(f32s([2, 3])).c(i64s(&[2, 3])) => exact();
         tile_old: case("Tile", 6).x(f32s([2, 3, 4])).x(i64s(&[1, 2, 1])) => exact();

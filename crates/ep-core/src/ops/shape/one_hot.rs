@@ -2,7 +2,7 @@
 
 use mlx_safe::Dtype;
 
-use crate::host::HostTensor;
+use crate::host::{HostTensor, shape_i32};
 use crate::lowering::Lowering;
 use crate::op::{Op, OpKey, ShapeMode};
 use crate::{Decline, LowerError, NodeRef, axes};
@@ -26,8 +26,14 @@ impl Op for OneHot {
     fn lower(&self, cx: &mut Lowering<'_>) -> Result<(), LowerError> {
         let depth = depth(cx.host(1)?)?;
         let indices = cx.array(0)?.astype(Dtype::Int64)?;
+        if indices.ndim() == 0 {
+            return Err(LowerError::invalid("the indices are a scalar, where at least one axis is needed"));
+        }
         let rank = indices.ndim() + 1;
         let axis = axes::axis(self.axis, rank)?;
+        let mut shape = indices.shape().to_vec();
+        shape.insert(axis, depth);
+        cx.afford(&shape, Dtype::Int64)?;
         let values = cx.array(2)?;
         if values.shape() != [2] {
             return Err(LowerError::invalid("values are not the pair off, on"));
@@ -47,7 +53,7 @@ impl Op for OneHot {
 fn depth(tensor: &HostTensor) -> Result<i32, LowerError> {
     match tensor.to_floats()[..] {
         // A depth of a float type is cut.
-        [depth] if (1.0..=f64::from(i32::MAX)).contains(&depth) => Ok(depth as i32),
+        [depth] if depth >= 1.0 => Ok(shape_i32(&[depth as i64])?[0]),
         _ => Err(LowerError::invalid("the depth is not one positive number")),
     }
 }
@@ -70,6 +76,8 @@ mod tests {
         float_indices: case("OneHot", 11).x(tensor(E::Float, [3], &[0.0, 2.0, -1.0])).c(tensor(E::Float, [1], &[3.0])).c(tensor(E::Float, [2], &[0.0, 1.0])) => exact();
         int32: case("OneHot", 11).x(tensor(E::Int32, [3], &[0.0, 2.0, -1.0])).c(tensor(E::Int32, [1], &[3.0])).c(tensor(E::Float, [2], &[0.0, 1.0])) => exact();
         empty: case("OneHot", 11).x(i64s(&[])).c(depth(3.0)).c(tensor(E::Float, [2], &[0.0, 1.0])) => exact();
+        scalar_indices: case("OneHot", 11).x(tensor(E::Int64, [], &[1.0])).x(depth(3.0)).c(tensor(E::Float, [2], &[0.0, 1.0])) => fails("scalar");
+        too_deep: case("OneHot", 11).x(i64s(&[1])).x(depth(2f64.powi(40))).c(tensor(E::Float, [2], &[0.0, 1.0])) => fails("beyond MLX");
         no_depth: case("OneHot", 11).x(i64s(&[1])).x(depth(0.0)).c(tensor(E::Float, [2], &[0.0, 1.0])) => fails("positive");
     }
 }

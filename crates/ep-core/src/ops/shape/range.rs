@@ -1,5 +1,6 @@
 //! Range.
 
+use mlx_safe::Dtype;
 use ndarray::Array1;
 use onnx_graph::ElementType;
 
@@ -84,6 +85,7 @@ impl Op for Range {
     fn lower(&self, cx: &mut Lowering<'_>) -> Result<(), LowerError> {
         let start = cx.host(0)?;
         let plan = Plan::new([start, cx.host(1)?, cx.host(2)?])?;
+        cx.afford(&[plan.count() as i32], Dtype::Int64)?;
         cx.emit(0, plan.values(start.element()).upload()?)
     }
 

@@ -36,12 +36,15 @@ impl Op for ReverseSequence {
         if lengths.shape() != [batch] {
             return Err(LowerError::invalid(format!("a batch of {batch} needs as many lengths")));
         }
-        if x.size() == 0 {
+        if batch == 0 {
             return cx.forward(0, 0);
         }
         let (zero, most) = (Array::scalar(0i64), Array::scalar(i64::from(steps)));
         let fits = lengths.greater_equal(&zero)?.logical_and(&lengths.less_equal(&most)?)?;
         cx.require(fits.all(&[0], false)?, format!("a length is not between 0 and {steps}"));
+        if x.size() == 0 {
+            return cx.forward(0, 0);
+        }
         // Lengths lie along the batch axis, positions along the time axis; further axes broadcast.
         let along = |array: &Array, axis: usize, size: i32| {
             let mut shape = vec![1; x.ndim()];
@@ -67,6 +70,9 @@ mod tests {
         length_zero: case("ReverseSequence", 10).x(f32s([4, 2])).x(i64s(&[0, 3])) => exact();
         int: case("ReverseSequence", 10).x(random(E::Int32, [4, 2])).x(i64s(&[4, 3])) => exact();
         empty: case("ReverseSequence", 10).x(f32s([4, 0])).x(i64s(&[])) => exact();
+        no_time: case("ReverseSequence", 10).x(f32s([0, 2])).x(i64s(&[0, 0])) => exact();
+        no_time_too_long: case("ReverseSequence", 10).x(f32s([0, 2])).x(i64s(&[1, 0])) => fails("a length is not");
+        nothing_too_long: case("ReverseSequence", 10).x(f32s([2, 2, 0])).x(i64s(&[3, 1])) => fails("a length is not");
         too_long: case("ReverseSequence", 10).x(f32s([4, 2])).x(i64s(&[5, 1])) => fails("a length is not");
     }
 }

@@ -25,6 +25,8 @@ struct Cut {
     count: i64,
 }
 
+const OPEN_32: i64 = i32::MAX as i64;
+
 impl Cut {
     /// Negative bounds count from the end, and all are clamped, to one before the first for an end that goes backwards.
     fn new(length: i64, start: i64, end: i64, step: i64) -> Result<Self, LowerError> {
@@ -37,7 +39,11 @@ impl Cut {
         let from_front = |bound: i64| if bound < 0 { bound.saturating_add(length) } else { bound };
         let (low, high) = if step > 0 { (0, length) } else { (-1, length - 1) };
         let start = from_front(start).clamp(low.max(0), high);
-        let end = from_front(end).clamp(low, high);
+        let end = match end {
+            // As on ONNX Runtime, the greatest number of either index type is no end at all.
+            OPEN_32 | i64::MAX if step < 0 => -1,
+            end => from_front(end).clamp(low, high),
+        };
         let span = if step > 0 { end - start } else { start - end };
         let count = span.max(0).unsigned_abs().div_ceil(step.unsigned_abs()) as i64;
         // One element needs no step, and a step may be longer than any axis.
@@ -176,6 +182,13 @@ mod tests {
         backwards_at_the_first: slice(f32s([5]), &[-9], &[-20], &[-1]) => exact();
         start_beyond: slice(f32s([5]), &[9], &[20], &[1]) => exact();
         crossed: slice(f32s([5]), &[3], &[2], &[1]) => exact();
+        open_end_backwards: slice(f32s([5]), &[-1], &[i64::MAX], &[-1]) => exact();
+        open_end_backwards_32: slice(f32s([5]), &[3], &[2147483647], &[-2]) => exact();
+        open_end_backwards_int32: case("Slice", 13).x(f32s([5])).x(i32s(&[-1.0])).x(i32s(&[2147483647.0])).x(i32s(&[0.0])).x(i32s(&[-1.0])) => exact();
+        open_end_backwards_constant: case("Slice", 13).x(f32s([5])).c(i64s(&[-1])).c(i64s(&[i64::MAX])).c(i64s(&[0])).c(i64s(&[-1])) => exact();
+        open_end_backwards_host: slice(i64s(&[4, 5, 6, 7]), &[-1], &[i64::MAX], &[-1]) => exact();
+        far_end_backwards: slice(f32s([5]), &[-1], &[i64::MAX - 1], &[-1]) => exact();
+        far_end_backwards_32: slice(f32s([5]), &[4], &[2147483646], &[-1]) => exact();
         huge_step: slice(f32s([5]), &[1], &[5], &[i64::MAX]) => exact();
         huge_step_backwards: slice(f32s([5]), &[3], &[i64::MIN], &[i64::MIN]) => exact();
         empty: slice(f32s([0, 3]), &[0, 0], &[5, 2], &[1, 1]) => exact();

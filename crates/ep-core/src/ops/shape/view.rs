@@ -49,8 +49,14 @@ fn reshape(from: &[i64], target: &[i64], zero_is_zero: bool) -> Result<Vec<i64>,
     }
     let count: i64 = from.iter().product();
     let rest = to.iter().filter(|&&n| n != -1).try_fold(1i64, |n, &d| n.checked_mul(d)).ok_or_else(misfit)?;
+    let known = |dims: &[i64]| -> i64 { dims.iter().filter(|&&n| n > 0).product() };
     match to.iter().filter(|&&n| n < 0).count() {
         0 => {}
+        // As on ONNX Runtime, zeros that stand for themselves are left out on both sides.
+        1 if zero_is_zero && rest == 0 && count == 0 && known(from) % known(&to) == 0 => {
+            let size = known(from) / known(&to);
+            to.iter_mut().filter(|n| **n == -1).for_each(|n| *n = size);
+        }
         1 if rest > 0 && count % rest == 0 => {
             to.iter_mut().filter(|n| **n == -1).for_each(|n| *n = count / rest);
         }
@@ -143,6 +149,11 @@ mod tests {
         reshape_empty_copied: case("Reshape", 14).x(f32s([0, 3])).c(i64s(&[0, 1, 3])) => exact();
         reshape_empty_inferred: case("Reshape", 14).x(f32s([0, 4])).c(i64s(&[-1, 2])) => exact();
         reshape_zero_and_inferred: case("Reshape", 14).x(f32s([0, 4])).x(i64s(&[0, -1])) => fails("cannot become");
+        reshape_allowzero_inferred: case("Reshape", 14).x(f32s([5, 0, 2])).x(i64s(&[-1, 0, 5])).attr("allowzero", 1) => exact();
+        reshape_allowzero_inferred_last: case("Reshape", 14).x(f32s([0, 4])).x(i64s(&[2, 0, -1])).attr("allowzero", 1) => exact();
+        reshape_allowzero_inferred_one: case("Reshape", 14).x(f32s([0, 0])).x(i64s(&[-1, 0])).attr("allowzero", 1) => exact();
+        reshape_allowzero_no_fit: case("Reshape", 14).x(f32s([5, 0, 3])).x(i64s(&[-1, 0, 2])).attr("allowzero", 1) => fails("cannot become");
+        reshape_allowzero_not_empty: case("Reshape", 14).x(f32s([2, 3])).x(i64s(&[-1, 0])).attr("allowzero", 1) => fails("cannot become");
         reshape_to_scalar: case("Reshape", 14).x(f32s([1, 1])).c(i64s(&[])) => exact();
         reshape_scalar: case("Reshape", 14).x(f32s([])).c(i64s(&[-1])) => exact();
         reshape_bool: case("Reshape", 21).x(random(E::Bool, [2, 2])).c(i64s(&[4])) => exact();
