@@ -243,6 +243,47 @@ impl Case {
     }
 }
 
+/// Compares two nodes, the second of which takes the output of the first after inputs of its own; both results are of type
+/// `element`.
+pub(crate) fn chain(first: &Case, element: E, second: &Case, tolerance: tol::Tolerance) {
+    let mut b = GraphBuilder::new("chain", second.opset);
+    let mut given = Vec::new();
+    let mut values = |b: &mut GraphBuilder<'static>, case: &Case, prefix: &str| -> Vec<Option<ValueId>> {
+        let add = |(i, input): (usize, &Option<Given>)| {
+            let Given { tensor, constant } = input.as_ref()?;
+            let name = format!("{prefix}{i}");
+            if *constant {
+                return Some(b.initializer(&name, tensor.clone()));
+            }
+            given.push((name.clone(), tensor.clone()));
+            let dims: Vec<Dim> = tensor.dims().iter().map(|&n| n.into()).collect();
+            Some(b.input(&name, tensor.element(), &dims))
+        };
+        case.inputs.iter().enumerate().map(add).collect()
+    };
+    let (inputs, mut others) = (values(&mut b, first, "a"), values(&mut b, second, "b"));
+    let mut end = None;
+    for (case, name) in [(first, "between"), (second, "y")] {
+        let inputs = if name == "y" { &others } else { &inputs };
+        let mut node = b.node(case.op, inputs).name(name);
+        for (name, value) in &case.attributes {
+            node = node.attr(*name, value.clone());
+        }
+        end = Some(node.output_as(name));
+        others.push(end);
+    }
+    let end = end.expect("two nodes");
+    b.output(end);
+    let mut graph = b.build().expect("a well-formed chain");
+    for value in others.into_iter().rev().take(2).flatten() {
+        graph.set_type(value, ValueType::Tensor(TensorType { element, shape: None }));
+    }
+    let bytes = write_bytes(&graph, &BTreeMap::from([(String::new(), second.opset)]), 8);
+    let wanted = run_on_ort_cpu(&bytes, &given).expect("ONNX Runtime runs it");
+    let tensors: Vec<&Tensor<'_>> = given.iter().map(|(_, tensor)| tensor).collect();
+    compare(0, &wanted[0], &run_ours(&graph, &tensors).expect("ours runs it")[0], tolerance);
+}
+
 fn engine() -> Engine {
     Engine::new(&Options::parse([("claim", "all"), ("device", "cpu")]).expect("valid options"))
         .expect("a CPU")

@@ -18,9 +18,6 @@ methods! {
     put_along_axis(indices: &Array, values: &Array, axis: i32) => mlx_put_along_axis(indices.raw(), values.raw(), axis);
     /// A copy with `values` added at `indices` along `axis`. Indices must be in range.
     scatter_add_axis(indices: &Array, values: &Array, axis: i32) => mlx_scatter_add_axis(indices.raw(), values.raw(), axis);
-    /// Elements from `start` to `stop` by `strides`, one entry an axis.
-    slice(start: &[i32], stop: &[i32], strides: &[i32]) => mlx_slice(
-        start.as_ptr(), start.len(), stop.as_ptr(), stop.len(), strides.as_ptr(), strides.len());
     /// A copy with `update` written from `start` to `stop` by `strides`.
     slice_update(update: &Array, start: &[i32], stop: &[i32], strides: &[i32]) => mlx_slice_update(
         update.raw(), start.as_ptr(), start.len(), stop.as_ptr(), stop.len(), strides.as_ptr(), strides.len());
@@ -52,6 +49,30 @@ pub enum ScatterMode {
 }
 
 impl Array {
+    /// Elements from `start` to `stop` by `strides`, one entry an axis. Negative strides make a copy: of a view that
+    /// runs backwards, MLX's `split` takes the axis for one that is broadcast, and what follows repeats its first element.
+    pub fn slice(&self, start: &[i32], stop: &[i32], strides: &[i32]) -> Result<Array> {
+        let view = Stream::with_current(|s| {
+            Array::from_op("slice", |out| {
+                // SAFETY: handles are live and each slice outlives the call with its length beside it.
+                unsafe {
+                    sys::mlx_slice(
+                        out,
+                        self.raw(),
+                        start.as_ptr(),
+                        start.len(),
+                        stop.as_ptr(),
+                        stop.len(),
+                        strides.as_ptr(),
+                        strides.len(),
+                        s,
+                    )
+                }
+            })
+        })?;
+        if strides.iter().any(|&stride| stride < 0) { view.contiguous() } else { Ok(view) }
+    }
+
     /// MLX's gather: one slice of `slice_sizes` for each position of the broadcast `indices`, whose i-th array indexes
     /// axis `axes[i]`. Shape: broadcast index shape followed by `slice_sizes`. Indices must be in range.
     pub fn gather(&self, indices: &[Array], axes: &[i32], slice_sizes: &[i32]) -> Result<Array> {

@@ -28,8 +28,6 @@ methods! {
     tile(repeats: &[i32]) => mlx_tile(repeats.as_ptr(), repeats.len());
     /// Every element repeated along `axis`.
     repeat(repeats: i32, axis: i32) => mlx_repeat_axis(repeats, axis);
-    /// Reversed along `axes`.
-    flip(axes: &[i32]) => mlx_flip_axes(axes.as_ptr(), axes.len());
     /// The same elements, row-major without gaps.
     contiguous() => mlx_contiguous(false);
     /// Zero above diagonal `k`.
@@ -105,7 +103,19 @@ impl Array {
         })
     }
 
-    /// A view of the elements with any shape and strides (in elements), from `offset`.
+    /// Reversed along `axes`, as a copy: see [`Array::slice`].
+    pub fn flip(&self, axes: &[i32]) -> Result<Array> {
+        let view = Stream::with_current(|s| {
+            Array::from_op("flip", |out| {
+                // SAFETY: handles are live and `axes` outlives the call with its length beside it.
+                unsafe { sys::mlx_flip_axes(out, self.raw(), axes.as_ptr(), axes.len(), s) }
+            })
+        })?;
+        view.contiguous()
+    }
+
+    /// The elements in row-major order with any shape and strides (in elements), from `offset`. Negative strides make a
+    /// copy: see [`Array::slice`].
     ///
     /// # Errors
     /// If the view would leave the array.
@@ -123,13 +133,15 @@ impl Array {
                 return argument("as_strided", format!("{shape:?} by {strides:?} leaves an array of {self}"));
             }
         }
-        Stream::with_current(|s| {
+        // MLX flattens the array, which leaves gaps where a slice has them in a single axis, and then refuses it.
+        let dense = self.contiguous()?;
+        let view = Stream::with_current(|s| {
             Array::from_op("as_strided", |out| {
                 // SAFETY: handles are live, the slices outlive the call, and the view was checked to stay inside.
                 unsafe {
                     sys::mlx_as_strided(
                         out,
-                        self.raw(),
+                        dense.raw(),
                         shape.as_ptr(),
                         shape.len(),
                         strides.as_ptr(),
@@ -139,7 +151,8 @@ impl Array {
                     )
                 }
             })
-        })
+        })?;
+        if strides.iter().any(|&stride| stride < 0) { view.contiguous() } else { Ok(view) }
     }
 }
 
@@ -186,4 +199,41 @@ pub fn einsum(subscripts: &str, operands: &[Array]) -> Result<Array> {
             unsafe { sys::mlx_einsum(out, subscripts.as_ptr(), operands.raw(), s) }
         })
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn count(shape: &[i32]) -> Array {
+        let n: i32 = shape.iter().product();
+        Array::from_slice(&(0..n).map(|i| i as f32).collect::<Vec<_>>(), shape).unwrap()
+    }
+
+    fn values(array: &Array) -> Vec<f32> {
+        array.to_vec().unwrap()
+    }
+
+    #[test]
+    fn strided_views_of_slices_with_gaps() {
+        let x = count(&[1, 3, 2, 2]).slice(&[0; 4], &[1, 3, 1, 1], &[1; 4]).unwrap();
+        assert_eq!(values(&x.as_strided(&[3, 1], &[1, 1], 0).unwrap()), [0.0, 4.0, 8.0]);
+        assert_eq!(values(&x.as_strided(&[2], &[-2], 2).unwrap()), [8.0, 0.0]);
+    }
+
+    /// Products and broadcasts of what was reversed, which views with negative strides get wrong.
+    #[test]
+    fn reversed_arrays_are_operands_like_others() {
+        let w = count(&[2, 1, 2]);
+        let reversed = [w.slice(&[1, 0, 0], &[-3, 1, 2], &[-1, 1, 1]).unwrap(), w.flip(&[0]).unwrap()];
+        for w in reversed {
+            assert_eq!(values(&w), [2.0, 3.0, 0.0, 1.0]);
+            let x = Array::from_slice(&[1.0f32, 10.0], &[2, 1]).unwrap();
+            assert_eq!(values(&w.reshape(&[2, 2]).unwrap().matmul(&x).unwrap()), [32.0, 10.0]);
+            let part = w.reshape(&[1, 2, 1, 2]).unwrap().split(&[1], -1).unwrap();
+            let row = Array::from_slice(&[1.0f32, 10.0], &[1, 1, 2]).unwrap();
+            let y = part[0].squeeze(&[-1]).unwrap().multiply(&row).unwrap();
+            assert_eq!(values(&y), [2.0, 20.0, 0.0, 0.0]);
+        }
+    }
 }

@@ -78,6 +78,8 @@ pub(super) fn kernel_of<'a>(x: &[i32], w: &'a [i32], declared: &[i32]) -> Result
 
 #[cfg(test)]
 mod tests {
+    use onnx_graph::Tensor;
+
     use crate::testing::*;
 
     fn conv(x: impl Into<Vec<usize>>, w: impl Into<Vec<usize>>) -> Case {
@@ -92,6 +94,11 @@ mod tests {
         pointwise: conv([2, 8, 5, 6], [4, 8, 1, 1]).c(f32s([4])) => close(tol::F32_SUM);
         pointwise_padded: conv([2, 8, 5, 6], [4, 8, 1, 1]).attr("pads", vec![1, 0, 0, 2]) => close(tol::F32_SUM);
         pointwise_strided: conv([2, 8, 5, 6], [4, 8, 1, 1]).attr("strides", vec![2, 2]) => close(tol::F32_SUM);
+        pointwise_one_window: conv([1, 64, 2, 2], [8, 64, 1, 1]).attr("strides", vec![2, 2]) => close(tol::F32_SUM);
+        pointwise_one_window_of_stride_3: conv([1, 8, 3, 3], [4, 8, 1, 1]).attr("strides", vec![3, 3]) => close(tol::F32_SUM);
+        pointwise_one_window_of_one_axis: conv([1, 2, 3], [3, 2, 1]).attr("strides", vec![3]) => close(tol::F32_SUM);
+        pointwise_one_window_of_three_axes: conv([1, 4, 2, 2, 2], [3, 4, 1, 1, 1]).attr("strides", vec![2, 2, 2]) => close(tol::F32_SUM);
+        pointwise_one_window_of_groups: conv([1, 8, 2, 2], [4, 4, 1, 1]).attr("group", 2).attr("strides", vec![2, 2]) => close(tol::F32_SUM);
         groups: conv([1, 6, 7, 8], [4, 3, 3, 3]).attr("group", 2) => close(tol::F32_SUM);
         groups_dilated: conv([2, 6, 9, 8], [9, 2, 3, 3]).attr("group", 3).attr("dilations", vec![2, 2]) => close(tol::F32_SUM);
         depthwise: conv([2, 6, 7, 8], [6, 1, 3, 3]).c(f32s([6])).attr("group", 6).attr("pads", vec![1, 1, 1, 1]) => close(tol::F32_SUM);
@@ -120,5 +127,18 @@ mod tests {
         wrong_kernel: case("Conv", 11).x(f32s([1, 3, 7])).x(f32s([4, 3, 3])).attr("kernel_shape", vec![2]) => fails("kernel_shape");
         same_dilated: conv([1, 1, 6], [1, 1, 3]).attr("auto_pad", "SAME_UPPER").attr("dilations", vec![2]) => declines();
         double: case("Conv", 11).x(random(E::Double, [1, 1, 3])).x(random(E::Double, [1, 1, 2])) => declines();
+    }
+
+    /// A filter that `Slice` reversed, and an input that it cut.
+    #[test]
+    fn after_a_slice() {
+        let slice = |x: Tensor<'static>, start: i64, stop: i64, axis: i64, step: i64| {
+            case("Slice", 13).x(x).c(i64s(&[start])).c(i64s(&[stop])).c(i64s(&[axis])).c(i64s(&[step]))
+        };
+        let conv = |x: [usize; 3]| case("Conv", 13).x(f32s(x));
+        chain(&slice(f32s([2, 1, 2]), -1, -9, 0, -1), E::Float, &conv([1, 1, 3]), tol::F32_SUM);
+        chain(&slice(f32s([4, 3, 2]), -1, -9, 0, -1), E::Float, &conv([2, 3, 5]), tol::F32_SUM);
+        chain(&slice(f32s([4, 3, 2]), -1, -9, 1, -1), E::Float, &conv([2, 3, 5]), tol::F32_SUM);
+        chain(&slice(f32s([4, 3, 9]), 1, 9, 2, 3), E::Float, &conv([1, 3, 3]), tol::F32_SUM);
     }
 }

@@ -72,10 +72,7 @@ impl ConvTranspose {
         let axis = self.windows.axis(i, size, kernel, rank)?;
         let extra = self.output_padding.get(i).copied().unwrap_or(0);
         let fit = |n: usize| n == 0 || n == rank;
-        if !fit(self.output_padding.len())
-            || !fit(self.output_shape.len())
-            || extra >= axis.stride.max(axis.dilation)
-        {
+        if !fit(self.output_padding.len()) || !fit(self.output_shape.len()) || extra >= axis.stride {
             return Err(LowerError::invalid(format!(
                 "output_padding {:?} and output_shape {:?} do not fit strides {} and {rank} axes",
                 self.output_padding, self.output_shape, axis.stride
@@ -91,7 +88,7 @@ impl ConvTranspose {
             (None, _) => None,
         };
         let (before, output) = match (asked, self.windows.auto_pad) {
-            (Some(output), _) if output >= whole + i64::from(axis.stride) => {
+            (Some(output), _) if output + i64::from(extra) >= whole + i64::from(axis.stride) => {
                 return Err(LowerError::invalid(format!(
                     "output_shape {output} is more than the input's {size} can give"
                 )));
@@ -153,6 +150,8 @@ mod tests {
         output_padding: transposed([1, 2, 4, 5], [2, 3, 3, 3]).attr("strides", vec![3, 2]).attr("output_padding", vec![2, 1]) => close(tol::F32_SUM);
         dilations: transposed([1, 2, 4, 5], [2, 3, 3, 3]).attr("strides", vec![2, 1]).attr("dilations", vec![2, 3]) => close(tol::F32_SUM);
         groups: transposed([2, 4, 4, 5], [4, 3, 3, 3]).attr("group", 2).attr("strides", vec![2, 2]) => close(tol::F32_SUM);
+        groups_of_one_pixel: transposed([1, 4, 1, 1], [4, 3, 1, 1]).attr("group", 2).attr("strides", vec![2, 2]) => close(tol::F32_SUM);
+        groups_of_one_column: transposed([1, 4, 5, 1], [4, 3, 1, 1]).attr("group", 2).attr("strides", vec![2, 2]) => close(tol::F32_SUM);
         depthwise: transposed([2, 4, 4, 5], [4, 1, 4, 4]).c(f32s([4])).attr("group", 4).attr("strides", vec![2, 2]).attr("pads", vec![1, 1, 1, 1]) => close(tol::F32_SUM);
         same_upper: transposed([1, 2, 4, 5], [2, 3, 4, 3]).attr("auto_pad", "SAME_UPPER").attr("strides", vec![2, 2]) => close(tol::F32_SUM);
         same_lower: transposed([1, 2, 4, 5], [2, 3, 4, 3]).attr("auto_pad", "SAME_LOWER").attr("strides", vec![2, 2]) => close(tol::F32_SUM);
@@ -173,6 +172,10 @@ mod tests {
         nothing_left: transposed([1, 1, 3], [1, 1, 3]).attr("pads", vec![3, 3]) => fails("output");
         wrong_channels: case("ConvTranspose", 11).x(f32s([1, 3, 4])).x(f32s([2, 3, 3])) => fails("channels");
         output_shape_too_large: transposed([1, 1, 3], [1, 1, 3]).attr("strides", vec![2]).attr("output_shape", vec![9]) => fails("output_shape");
+        output_shape_too_large_with_padding: transposed([1, 1, 3], [1, 1, 3]).attr("strides", vec![2]).attr("output_shape", vec![9]).attr("output_padding", vec![1]) => fails("output_shape");
+        output_shape_largest: transposed([1, 1, 3], [1, 1, 3]).attr("strides", vec![2]).attr("output_shape", vec![8]).attr("output_padding", vec![1]) => close(tol::F32_SUM);
+        output_padding_of_dilation: transposed([1, 1, 3], [1, 1, 3]).attr("strides", vec![2]).attr("dilations", vec![3]).attr("output_padding", vec![2]) => fails("output_padding");
+        output_padding_of_dilation_and_shape: transposed([1, 1, 3], [1, 1, 3]).attr("strides", vec![2]).attr("dilations", vec![3]).attr("output_padding", vec![2]).attr("output_shape", vec![7]) => fails("output_padding");
         output_padding_too_large: transposed([1, 1, 3], [1, 1, 3]).attr("strides", vec![2]).attr("output_padding", vec![2]) => fails("output_padding");
     }
 }
