@@ -177,9 +177,15 @@ impl<'g> NodeRef<'g> {
         Ok(self.int(name)?.unwrap_or(default))
     }
 
-    /// An `INT` attribute that is a flag, with its default.
-    pub fn flag_or(&self, name: &str, default: bool) -> Result<bool, Decline> {
-        Ok(self.int(name)?.map_or(default, |v| v != 0))
+    /// An `INT` attribute that is a flag, with its default. Declines what is neither 0 nor 1: operators differ in what
+    /// they make of it.
+    pub fn flag_or(&self, name: &'static str, default: bool) -> Result<bool, Decline> {
+        match self.int(name)? {
+            None => Ok(default),
+            Some(0) => Ok(false),
+            Some(1) => Ok(true),
+            Some(other) => Err(Decline::attribute(name, other)),
+        }
     }
 
     /// A `FLOAT` attribute.

@@ -20,6 +20,7 @@ mod options;
 mod policy;
 mod program;
 pub mod registry;
+mod sums;
 #[cfg(test)]
 mod testing;
 mod worker;

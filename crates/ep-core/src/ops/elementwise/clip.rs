@@ -1,7 +1,9 @@
 //! `Clip`: bounds as attributes before opset 11, as inputs since. The upper bound wins, NaN stays, a bound that is NaN does
-//! not bound, and a float bound that is left out is the largest finite value: all as ONNX Runtime's CPU provider does.
+//! not bound, and a float bound that is left out is the largest finite value (16-bit: from opset 12 on): all as ONNX Runtime's CPU
+//! provider does.
 
 use mlx_safe::{Array, Dtype, where_};
+use onnx_graph::ElementType;
 
 use crate::convert::like;
 use crate::host::{HostTensor, HostValues};
@@ -16,7 +18,9 @@ pub(crate) struct Clip {
 }
 
 enum Bound {
-    Default,
+    None,
+    /// The largest finite value.
+    Finite,
     Fixed(f32),
     /// Whether it may be NaN, and which input.
     Input(bool, usize),
@@ -27,19 +31,19 @@ impl Op for Clip {
 
     fn claim(node: &NodeRef<'_>) -> Result<Self, Decline> {
         if node.version() < 11 {
-            node.expect_float(0)?;
+            let element = node.expect_float(0)?;
             let (low, high) = (node.float("min")?, node.float("max")?);
             if low.unwrap_or(f32::MIN) > high.unwrap_or(f32::MAX) {
                 return Err(Decline::invalid("min is above max"));
             }
-            let bound = |value: Option<f32>| value.map_or(Bound::Default, Bound::Fixed);
+            let bound = |value: Option<f32>| value.map_or(Bound::missing(element, node), Bound::Fixed);
             return Ok(Self { low: bound(low), high: bound(high) });
         }
         let element = node.expect_type(0, |e| e.is_float() || e.is_integer())?;
         let bound = |i| {
             let known = node.constant(i).and_then(|t| t.floats());
             let nan = element.is_float() && known.is_none_or(|v| v.iter().any(|v| v.is_nan()));
-            if node.has_input(i) { Bound::Input(nan, i) } else { Bound::Default }
+            if node.has_input(i) { Bound::Input(nan, i) } else { Bound::missing(element, node) }
         };
         Ok(Self { low: bound(1), high: bound(2) })
     }
@@ -64,10 +68,8 @@ impl Op for Clip {
         let bound = |bound: &Bound, sign: f64| match *bound {
             Bound::Input(_, i) => scalar(inputs.get(i).copied().flatten()),
             Bound::Fixed(v) => Some((0, f64::from(v))),
-            Bound::Default => {
-                let ints = if sign < 0.0 { i64::MIN } else { i64::MAX };
-                Some((ints, sign * dtype::to_mlx(x.element()).map_or(f64::MAX, largest)))
-            }
+            Bound::None => Some((if sign < 0.0 { i64::MIN } else { i64::MAX }, sign * f64::INFINITY)),
+            Bound::Finite => Some((0, sign * dtype::to_mlx(x.element()).map_or(f64::MAX, largest))),
         };
         let (Some(low), Some(high)) = (bound(&self.low, -1.0), bound(&self.high, 1.0)) else {
             return Ok(None);
@@ -83,13 +85,18 @@ impl Op for Clip {
 }
 
 impl Bound {
+    /// A bound that is left out.
+    fn missing(element: ElementType, node: &NodeRef<'_>) -> Self {
+        let finite = element == ElementType::Float || (element.is_float() && node.version() >= 12);
+        if finite { Self::Finite } else { Self::None }
+    }
+
     /// A scalar of `x`'s type without NaN; `sign` says which side.
     fn array(&self, cx: &Lowering<'_>, x: &Array, sign: f64) -> Result<Option<Array>, LowerError> {
-        let float = x.dtype().is_float();
         let largest = largest(x.dtype());
         Ok(match *self {
-            Self::Default if float => Some(like(sign * largest, x)?),
-            Self::Default => None,
+            Self::None => None,
+            Self::Finite => Some(like(sign * largest, x)?),
             Self::Fixed(v) => Some(like(f64::from(v).clamp(-largest, largest), x)?),
             Self::Input(nan, i) => {
                 if !matches!(*cx.shape(i)?, [] | [1]) {
@@ -163,6 +170,7 @@ mod tests {
         opset_6_none: case("Clip", 6).x(xs()) => exact();
         f16: case("Clip", 13).x(random(E::Float16, [40])).c(tensor(E::Float16, [], &[0.0])).c(tensor(E::Float16, [], &[1.0])) => close(tol::F16);
         bf16: case("Clip", 13).x(random(E::Bfloat16, [40])).c(tensor(E::Bfloat16, [], &[0.0])) => close(tol::BF16);
+        f16_unbounded: case("Clip", 11).x(tensor(E::Float16, [3], &[NAN, INF, -INF])).c(tensor(E::Float16, [], &[0.0])) => exact();
         int64: case("Clip", 12).x(i64s(&[-9, 4, 1 << 60])).x(int(E::Int64, -1.0)).x(int(E::Int64, 5.0)) => exact();
         int64_unbounded: case("Clip", 12).x(i64s(&[-9, 4, i64::MAX])).c(int(E::Int64, 0.0)) => exact();
         int64_large: case("Clip", 12).x(uniform(E::Int64, [90, 3], -9.0, 9.0)).x(int(E::Int64, 3.0)).x(int(E::Int64, 1.0)) => exact();

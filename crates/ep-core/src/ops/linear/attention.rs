@@ -8,6 +8,7 @@ use mlx_safe::{Array, Dtype, PadMode, arange, concatenate, where_, zeros};
 
 use crate::lowering::Lowering;
 use crate::op::{Op, OpKey, ShapeMode};
+use crate::sums::softmax;
 use crate::{Decline, LowerError, NodeRef};
 
 /// The attributes.
@@ -228,7 +229,7 @@ impl Attention {
             scores = where_(allowed, &scores, &negative_infinity(Dtype::Float32)?)?;
         }
         show(Scores::Masked, &scores)?;
-        let weights = zero_where_blind(&scores.softmax(&[-1], true)?, &scores)?;
+        let weights = zero_where_blind(&softmax(&scores, scores.ndim() as i32 - 1)?, &scores)?;
         show(Scores::Softmax, &weights)?;
         let y = weights.reshape(&[b, hk, h / hk, l, s])?.matmul(&v)?;
         Ok(y.reshape(&[b, h, l, -1])?.astype(dtype)?)

@@ -86,8 +86,12 @@ impl Einsum {
             if !fits {
                 return Err(LowerError::invalid(format!("'{term}' does not fit an operand of rank {rank}")));
             }
-            widths.push(rank - named);
-            widest = widest.max(rank - named);
+            let width = rank - named;
+            if has && width != 0 && widest != 0 && width != widest {
+                return Err(LowerError::invalid(format!("'...' stands for {widest} axes and for {width}")));
+            }
+            widths.push(width);
+            widest = widest.max(width);
         }
         let batch = free.get(..widest).ok_or_else(|| LowerError::invalid("too many axes for the letters"))?;
         // Broadcasting aligns at the end.
@@ -134,6 +138,8 @@ mod tests {
         ellipsis: of("...ij,...jk->...ik").x(f32s([2, 3, 4])).x(f32s([2, 4, 5])) => close(tol::F32_SUM);
         ellipsis_broadcast: of("...ij,...jk->...ik").x(f32s([2, 1, 3, 4])).x(f32s([1, 5, 4, 6])) => close(tol::F32_SUM);
         ellipsis_implied: of("...ij,...jk").x(f32s([2, 3, 4])).x(f32s([2, 4, 5])) => close(tol::F32_SUM);
+        ellipsis_of_nothing: of("...ij,...jk->...ik").x(f32s([2, 3, 4])).x(f32s([4, 5])).unranked() => close(tol::F32_SUM);
+        ellipses_of_different_ranks: of("...ij,...jk->...ik").x(f32s([2, 1, 3, 4])).x(f32s([5, 4, 5])) => fails("'...' stands for");
         ellipsis_last: of("i...->...i").x(f32s([2, 3, 4])) => exact();
         upper_case: of("iJ,Jk->ik").x(f32s([3, 4])).x(f32s([4, 5])) => close(tol::F32_SUM);
         half: of("ij,jk->ik").x(random(E::Float16, [3, 40])).x(random(E::Float16, [40, 5])) => close(tol::F16);

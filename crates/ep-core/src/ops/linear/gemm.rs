@@ -1,10 +1,11 @@
 //! `Gemm` (ai.onnx 7+): alpha A' B' + beta C for matrices, C broadcast to the result or left out.
 
-use mlx_safe::{Array, zeros};
+use mlx_safe::{Array, Dtype, zeros};
 
 use super::product::matmul;
 use crate::lowering::Lowering;
 use crate::op::{Op, OpKey, ShapeMode};
+use crate::sums::on_gpu;
 use crate::{Decline, LowerError, NodeRef};
 
 /// The attributes.
@@ -52,11 +53,14 @@ impl Op for Gemm {
             }
             Ok(if self.transpose[i] { x.transpose(&[1, 0])? } else { x })
         };
-        let mut y = scale(matmul(&operand(0)?, &operand(1)?)?, self.alpha)?;
-        // What is multiplied by zero is not read: it may hold NaN.
-        if self.beta != 0.0
-            && let Some(c) = cx.optional_array(2)?
-        {
+        let dtype = cx.array(0)?.dtype();
+        // 16-bit floats are scaled and summed in float32, and rounded once. GPUs are fast in 16 bits alone: there they stay
+        // for a layer's plain sum.
+        let plain = self.alpha == 1.0 && (!cx.has_input(2) || (self.beta == 1.0 && on_gpu()?));
+        let work = if plain || !dtype.is_float() { dtype } else { Dtype::Float32 };
+        let (a, b) = (operand(0)?.astype(work)?, operand(1)?.astype(work)?);
+        let mut y = scale(matmul(&a, &b)?, self.alpha)?;
+        if let Some(c) = cx.optional_array(2)? {
             let shape = y.shape().to_vec();
             let fits = c.ndim() <= 2
                 && c.shape().iter().rev().zip(shape.iter().rev()).all(|(&from, &to)| from == to || from == 1);
@@ -66,9 +70,14 @@ impl Op for Gemm {
                     c.shape()
                 )));
             }
-            y = if y.size() == 0 { zeros(&shape, y.dtype())? } else { y.add(&scale(c, self.beta)?)? };
+            if y.size() == 0 {
+                y = zeros(&shape, y.dtype())?;
+            } else if self.beta != 0.0 {
+                // What is multiplied by zero is not read: it may hold NaN.
+                y = y.add(&scale(c.astype(work)?, self.beta)?)?;
+            }
         }
-        cx.emit(0, y)
+        cx.emit(0, y.astype(dtype)?)
     }
 }
 
@@ -94,6 +103,10 @@ mod tests {
         no_bias: gemm(11, [3, 5], [5, 4]) => close(tol::F32_SUM);
         left_out_bias: gemm(13, [3, 5], [5, 4]).none().attr("alpha", 2f32) => close(tol::F32_SUM);
         beta_zero_ignores_nan: gemm(13, [1, 2], [2, 2]).x(tensor(E::Float, [2], &[f64::NAN, 1.0])).attr("beta", 0f32) => close(tol::F32_SUM);
+        half_beyond_its_range: case("Gemm", 13).x(tensor(E::Float16, [1, 4], &[300.0; 4])).x(tensor(E::Float16, [4, 1], &[300.0; 4])).x(tensor(E::Float16, [1], &[60000.0])).attr("alpha", 0.001f32).attr("beta", 0.5f32) => close(tol::F16);
+        half_alpha: case("Gemm", 13).x(tensor(E::Float16, [1, 4], &[300.0; 4])).x(tensor(E::Float16, [4, 1], &[300.0; 4])).attr("alpha", 0.001f32) => close(tol::F16);
+        half_beta_zero: case("Gemm", 13).x(random(E::Float16, [2, 4])).x(random(E::Float16, [4, 2])).x(tensor(E::Float16, [2], &[f64::NAN, f64::INFINITY])).attr("beta", 0f32) => close(tol::F16);
+        beta_zero_bias_misfit: gemm(13, [3, 5], [5, 4]).x(f32s([3])).attr("beta", 0f32) => fails("C has shape");
         half: case("Gemm", 13).x(random(E::Float16, [3, 40])).c(random(E::Float16, [40, 6])).c(random(E::Float16, [6])) => close(tol::F16);
         bfloat: case("Gemm", 13).x(random(E::Bfloat16, [3, 40])).c(random(E::Bfloat16, [40, 6])).c(random(E::Bfloat16, [6])) => close(tol::BF16);
         no_rows: gemm(13, [0, 5], [5, 4]).x(f32s([4])) => exact();

@@ -132,6 +132,11 @@ mod tests {
         three_axes: pool(11, [1, 2, 4, 5, 6], vec![2, 2, 3]).attr("pads", vec![1i64, 0, 1, 0, 1, 1]) => close(tol::F32);
         half: case("AveragePool", 11).x(random(E::Float16, [1, 2, 20, 20])).attr("kernel_shape", vec![20i64, 20]) => close(tol::F16);
         bfloat: case("AveragePool", 22).x(random(E::Bfloat16, [1, 2, 6, 6])).attr("kernel_shape", vec![2i64, 2]) => close(tol::BF16);
+        exceeds_the_input: pool(19, [1, 1, 2], vec![3]).attr("strides", vec![2i64]) => close(tol::F32);
+        exceeds_the_input_counted: pool(19, [1, 1, 2], vec![3]).attr("strides", vec![2i64]).attr("count_include_pad", 1) => close(tol::F32);
+        exceeds_one_axis: pool(11, [1, 1, 2, 2], vec![3, 1]).attr("strides", vec![2i64, 1]) => close(tol::F32);
+        exceeds_the_input_norm: norm(18, [1, 1, 2], vec![3]).attr("strides", vec![2i64]) => close(tol::F32);
+        no_channels: pool(11, [1, 0, 4], vec![2]) => fails("empty");
         no_batch: pool(11, [0, 2, 6], vec![2]) => exact();
         no_pixels: pool(11, [1, 1, 0], vec![2]).attr("pads", vec![1i64, 1]) => fails("empty");
         norm_two: norm(11, [2, 3, 7, 8], vec![2, 3]) => close(tol::F32);

@@ -1,8 +1,11 @@
-//! `MaxPool` (ai.onnx 1+), with the indices of the maxima (8+). Padding never wins; NaN always does.
+//! `MaxPool` (ai.onnx 1+), with the indices of the maxima (8+). Padding never wins.
+//!
+//! ONNX Runtime has two ways: plain windows start from the lowest finite value and skip NaN; with dilations or indices, they
+//! start from their first element, so that NaN wins where it comes first.
 
-use mlx_safe::{Array, Dtype};
+use mlx_safe::{Array, Dtype, where_};
 
-use super::pool::{Fold, Pool};
+use super::pool::{Fold, Pool, numbers};
 use super::window::{Axis, Order, fit, windows};
 use crate::lowering::Lowering;
 use crate::op::{Op, OpKey, ShapeMode};
@@ -39,13 +42,23 @@ impl Op for MaxPool {
             }
             return Ok(());
         }
-        cx.emit(0, self.pool.fold(&x, &axes, Fold::Max)?)?;
+        if !x.dtype().is_float() && !cx.wants(1) {
+            return cx.emit(0, self.pool.fold(&x, &axes, Fold::Max)?);
+        }
+        if !cx.wants(1) && axes.iter().all(|a| a.dilation == 1) {
+            return cx.emit(0, self.pool.fold(&numbers(&x)?, &axes, Fold::Max)?);
+        }
+        let lowest = Array::scalar_of(f64::NEG_INFINITY, x.dtype())?;
+        let numbers = where_(&x.isnan()?, &lowest, &x)?;
+        let largest = self.pool.fold(&numbers, &axes, Fold::Max)?;
+        let first = first_elements(&x, &axes)?;
+        cx.emit(0, where_(&first.isnan()?, &first, &largest)?)?;
         if cx.wants(1) {
-            let lowest = Array::scalar_of(f64::NEG_INFINITY, x.dtype())?;
-            let views = windows(&fit(&x, &axes, &lowest)?, &axes, Order::ElementsLast)?;
+            let views = windows(&fit(&numbers, &axes, &lowest)?, &axes, Order::ElementsLast)?;
             let mut shape = views.shape()[..2 + axes.len()].to_vec();
             shape.push(-1);
             let winners = views.reshape(&shape)?.argmax(-1, false)?.astype(Dtype::Int64)?;
+            let winners = where_(&first.isnan()?, &Array::scalar(0i64), &winners)?;
             let indices = self.indices(&winners, &axes)?;
             cx.emit(1, indices)?;
         }
@@ -79,10 +92,7 @@ impl MaxPool {
                 .map(|o| i64::from(o) * i64::from(axis.stride) - i64::from(axis.low))
                 .collect();
             // Where all of a window is as low as the padding, its first element inside the input wins.
-            let first: Vec<i64> = starts
-                .iter()
-                .map(|&s| if s < 0 { s + (-s + dilation - 1) / dilation * dilation } else { s })
-                .collect();
+            let first = first_inside(axis);
             let scalar = |v: i64| Array::scalar(v);
             let step = winners.floor_divide(&scalar(inner))?.remainder(&scalar(kernel))?;
             let position = along(2 + i, &starts)?
@@ -95,12 +105,45 @@ impl MaxPool {
     }
 }
 
+/// For each window along one axis, where its first element inside the input lies.
+fn first_inside(axis: &Axis) -> Vec<i64> {
+    let [stride, dilation, low] = [axis.stride, axis.dilation, axis.low].map(i64::from);
+    let steps = |start: i64| ((-start).max(0) + dilation - 1) / dilation * dilation;
+    (0..i64::from(axis.output)).map(|o| o * stride - low).map(|start| start + steps(start)).collect()
+}
+
+/// The first element inside the input of every window.
+fn first_elements(x: &Array, axes: &[Axis]) -> Result<Array, LowerError> {
+    let mut x = x.clone();
+    for (i, axis) in axes.iter().enumerate() {
+        // A window beside the input takes any element: it has none to be NaN, and its result is the padding's.
+        let at: Vec<i64> =
+            first_inside(axis).into_iter().map(|at| at.clamp(0, i64::from(axis.size) - 1)).collect();
+        x = x.take(&Array::from_slice(&at, &[axis.output])?, 2 + i as i32)?;
+    }
+    Ok(x)
+}
+
 #[cfg(test)]
 mod tests {
     use crate::testing::*;
 
     fn pool(x: impl Into<Vec<usize>>, kernel: Vec<i64>) -> Case {
         case("MaxPool", 12).x(f32s(x)).attr("kernel_shape", kernel)
+    }
+
+    /// Four elements a channel.
+    fn nans() -> Case {
+        let (nan, low) = (f64::NAN, f64::NEG_INFINITY);
+        let rows = [
+            [nan, 1.0, 2.0, 5.0],
+            [1.0, nan, 2.0, nan],
+            [nan; 4],
+            [low; 4],
+            [low, nan, low, 1.0],
+            [nan, low, low, low],
+        ];
+        case("MaxPool", 12).x(tensor(E::Float, [1, 6, 4], rows.as_flattened()))
     }
 
     op_cases! {
@@ -127,6 +170,18 @@ mod tests {
         uint8: case("MaxPool", 12).x(uniform(E::Uint8, [1, 2, 6, 6], 0.0, 255.0)).attr("kernel_shape", vec![2i64, 2]).attr("pads", vec![1i64, 1, 1, 1]) => exact();
         half: case("MaxPool", 12).x(random(E::Float16, [1, 2, 6, 6])).attr("kernel_shape", vec![2i64, 2]) => close(tol::F16);
         bfloat: case("MaxPool", 22).x(random(E::Bfloat16, [1, 2, 6, 6])).attr("kernel_shape", vec![2i64, 2]) => close(tol::BF16);
+        exceeds_the_input: pool([1, 1, 2], vec![3]).attr("strides", vec![2i64]) => exact();
+        exceeds_the_input_dilated: pool([1, 2, 2], vec![4]).attr("strides", vec![3i64]).attr("dilations", vec![2i64]) => exact();
+        exceeds_the_input_indices: pool([1, 1, 2], vec![3]).attr("strides", vec![2i64]).outputs(2) => exact();
+        exceeds_the_input_ceil: pool([1, 1, 2], vec![5]).attr("strides", vec![2i64]).attr("ceil_mode", 1) => exact();
+        exceeds_the_input_twice: pool([1, 1, 1], vec![3]) => fails("no window");
+        nan: nans().attr("kernel_shape", vec![2i64]) => exact();
+        nan_pads: nans().attr("kernel_shape", vec![3i64]).attr("pads", vec![1i64, 1]) => exact();
+        nan_dilated: nans().attr("kernel_shape", vec![2i64]).attr("dilations", vec![2i64]).attr("pads", vec![1i64, 0]) => exact();
+        nan_indices: nans().attr("kernel_shape", vec![2i64]).attr("pads", vec![1i64, 1]).outputs(2) => exact();
+        ceil_mode_2: pool([1, 1, 4], vec![3]).attr("ceil_mode", 2) => declines();
+        no_channels: pool([1, 0, 4], vec![3]) => fails("empty");
+        four_axes: pool([1, 1, 2, 2, 2, 2], vec![2, 2, 2, 2]) => declines();
         no_batch: pool([0, 2, 6], vec![2]).outputs(2) => exact();
         no_window: pool([1, 1, 2], vec![3]) => exact();
         no_pixels: pool([1, 1, 0], vec![2]).attr("pads", vec![1i64, 1]) => fails("empty");

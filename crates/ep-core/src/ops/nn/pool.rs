@@ -1,6 +1,6 @@
 //! What the pools share: their attributes, what becomes of empty inputs, and windows folded into values.
 
-use mlx_safe::{Array, DeviceType, Dtype, zeros};
+use mlx_safe::{Array, DeviceType, Dtype, where_, zeros};
 
 use super::window::{Axis, Order, WindowAttributes, fit, sizes, spatial, windows};
 use crate::{Decline, LowerError, NodeRef};
@@ -29,6 +29,9 @@ impl Pool {
         if kernel.is_empty() {
             return Err(Decline::invalid("kernel_shape is missing"));
         }
+        if kernel.len() > 3 {
+            return Err(Decline::form("more than three spatial axes"));
+        }
         if node.input_rank(0).is_some_and(|rank| rank != kernel.len() + 2) {
             return Err(Decline::invalid("kernel_shape does not have one entry a spatial axis"));
         }
@@ -52,15 +55,8 @@ impl Pool {
     }
 
     /// Whether the result has no elements.
-    ///
-    /// # Errors
-    /// If it has, but the input has none to pool.
     pub(super) fn is_empty(&self, shape: &[i32], axes: &[Axis]) -> Result<bool, LowerError> {
-        let empty = shape[..2].contains(&0) || axes.iter().any(|a| a.output == 0);
-        if !empty && shape.contains(&0) {
-            return Err(LowerError::invalid(format!("windows over an empty input {shape:?}")));
-        }
-        Ok(empty)
+        Ok(is_batch_empty(shape)? || axes.iter().any(|a| a.output == 0))
     }
 
     /// The result without elements.
@@ -81,6 +77,26 @@ impl Pool {
             DeviceType::Cpu => fold_by_axis(&x, axes, fold),
         }
     }
+}
+
+/// Whether there is nothing to pool.
+///
+/// # Errors
+/// If another size than the batch's is 0: ONNX Runtime refuses it.
+pub(super) fn is_batch_empty(shape: &[i32]) -> Result<bool, LowerError> {
+    if shape.first() != Some(&0) && shape.contains(&0) {
+        return Err(LowerError::invalid(format!("windows over an empty input {shape:?}")));
+    }
+    Ok(shape.contains(&0))
+}
+
+/// `x` as ONNX Runtime's comparisons with the lowest float32 see it: they skip NaN, and nothing is below the lowest.
+pub(super) fn numbers(x: &Array) -> Result<Array, LowerError> {
+    if !x.dtype().is_float() {
+        return Ok(x.clone());
+    }
+    let lowest = Array::scalar_of(f64::from(f32::MIN), x.dtype())?;
+    Ok(where_(&x.greater(&lowest)?, x, &lowest)?)
 }
 
 /// One reduction of a view of all windows.

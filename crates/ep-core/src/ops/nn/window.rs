@@ -155,12 +155,13 @@ impl WindowAttributes {
                 AutoPad::SameLower => ((total + 1) / 2, total - (total + 1) / 2),
             };
             let steps = size + low + high - dilation * (kernel - 1) - 1;
-            let mut output = 1 + steps.div_euclid(stride);
-            if self.ceil && steps.rem_euclid(stride) != 0 && output * stride < size + low {
+            // As ONNX Runtime divides: a pool's window that exceeds the input by less than the stride is one.
+            let mut output = 1 + if least > 0 { steps.div_euclid(stride) } else { steps / stride };
+            if self.ceil && steps % stride > 0 && output * stride < size + low {
                 // A window that would begin in the padding after the input is left out.
                 output += 1;
             }
-            if output < least {
+            if output < least.max(0) {
                 return Err(LowerError::invalid(format!(
                     "no window of {kernel} fits the spatial sizes {input:?} with padding {low} and {high}"
                 )));

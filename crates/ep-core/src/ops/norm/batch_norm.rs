@@ -4,6 +4,7 @@ use mlx_safe::{Array, Dtype};
 
 use crate::lowering::Lowering;
 use crate::op::{Op, OpKey, ShapeMode};
+use crate::sums::{centre, mean};
 use crate::{Decline, LowerError, NodeRef};
 
 pub(crate) struct BatchNorm {
@@ -21,8 +22,8 @@ impl Op for BatchNorm {
         for i in 0..5 {
             node.expect_float(i)?;
         }
-        if node.input_rank(0).is_some_and(|rank| rank < 2) {
-            return Err(Decline::form("the input has no channels"));
+        if node.input_rank(0) == Some(0) {
+            return Err(Decline::invalid("a scalar has no channels"));
         }
         let trains = node.version() >= 14 && node.flag_or("training_mode", false)?;
         if !trains && (1..node.output_count()).any(|i| node.has_output(i)) {
@@ -41,12 +42,15 @@ impl Op for BatchNorm {
     fn lower(&self, cx: &mut Lowering<'_>) -> Result<(), LowerError> {
         let x = cx.array(0)?;
         let rank = x.ndim();
-        if rank < 2 {
-            return Err(LowerError::invalid("the input has no channels"));
-        }
-        let wanted = if self.spatial { &x.shape()[1..2] } else { &x.shape()[1..] };
+        // A vector is one channel.
+        let (wanted, channels) = match (rank, self.spatial) {
+            (0, _) => return Err(LowerError::invalid("a scalar has no channels")),
+            (1, _) => (&[1][..], 0),
+            (_, true) => (&x.shape()[1..2], 1),
+            (_, false) => (&x.shape()[1..], 1),
+        };
         let mut broadcast = vec![1; rank];
-        broadcast[1..=wanted.len()].copy_from_slice(wanted);
+        broadcast[channels..channels + wanted.len()].copy_from_slice(wanted);
         let parameters = (1..5)
             .map(|i| {
                 let p = cx.array(i)?;
@@ -57,16 +61,17 @@ impl Op for BatchNorm {
                 Ok(p.astype(Dtype::Float32)?.reshape(&broadcast)?)
             })
             .collect::<Result<Vec<Array>, LowerError>>()?;
-        let [scale, bias, mean, var] = parameters.as_slice() else {
+        let [scale, bias, mean_given, var_given] = parameters.as_slice() else {
             return Err(LowerError::Bug("four parameters were read".into()));
         };
         let wide = x.astype(Dtype::Float32)?;
         let (mean, var) = match self.training {
-            None => (mean.clone(), var.clone()),
+            None => (mean_given.clone(), var_given.clone()),
             Some(momentum) => {
                 let axes: Vec<i32> = (0..rank as i32).filter(|&a| a != 1).collect();
-                let (now_mean, now_var) = (wide.mean(&axes, true)?, wide.var(&axes, true, 0)?);
-                for (i, old, now) in [(1, mean, &now_mean), (2, var, &now_var)] {
+                let (now_mean, above) = centre(&wide, &axes)?;
+                let now_var = mean(&above.square()?, &axes, true)?;
+                for (i, old, now) in [(1, mean_given, &now_mean), (2, var_given, &now_var)] {
                     let (kept, new) = (Array::scalar(momentum), Array::scalar(1.0 - momentum));
                     let running = old.multiply(&kept)?.add(&now.multiply(&new)?)?.reshape(wanted)?;
                     cx.emit(i, running.astype(cx.array(i + 2)?.dtype())?)?;
@@ -110,6 +115,10 @@ mod tests {
         training: norm(14, &[2, 3, 4, 5], &[3]).attr("training_mode", 1).outputs(3) => close(tol::F32_SUM);
         training_15: norm(15, &[4, 3], &[3]).attr("training_mode", 1).attr("momentum", 0.5_f32).outputs(3) => close(tol::F32_SUM);
         statistics_of_opset_9: norm(9, &[2, 3, 4], &[3]).outputs(5) => declines();
-        no_channels: norm(15, &[3], &[3]) => declines();
+        vector: norm(15, &[5], &[1]) => close(tol::F32);
+        vector_of_opset_7: norm(7, &[5], &[1]).attr("spatial", 0) => close(tol::F32);
+        vector_in_training: norm(15, &[5], &[1]).attr("training_mode", 1).outputs(3) => close(tol::F32_SUM);
+        vector_of_three_channels: case("BatchNormalization", 15).x(f32s([3])).x(f32s([3])).x(f32s([3])).x(f32s([3])).x(f32s([3])) => fails("input 1");
+        scalar: norm(15, &[], &[1]) => declines();
     }
 }

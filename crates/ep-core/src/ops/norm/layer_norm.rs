@@ -1,12 +1,13 @@
 //! `LayerNormalization` (17+, and 1 as ONNX Runtime's own), `SimplifiedLayerNormalization` and `RMSNormalization` (23).
 //!
-//! One fused MLX call where scale and bias have the shape of what is normalised; else they are applied after it.
+//! On GPUs one fused MLX call where scale and bias have the shape of what is normalised; else they are applied after it.
 
 use mlx_safe::{Array, Dtype, fast, zeros};
 
 use crate::axes::axis;
 use crate::lowering::Lowering;
 use crate::op::{Op, OpKey, ShapeMode};
+use crate::sums::{centre, mean, on_gpu, standardise};
 use crate::{Decline, LowerError, NodeRef};
 
 pub(crate) struct LayerNorm {
@@ -63,8 +64,8 @@ pub(super) struct Norm {
 }
 
 impl Norm {
-    /// Normalises `x` from `axis` on, then multiplies by `scale` and adds `bias`, which broadcast to `x`. The result's
-    /// type is the widest of the three.
+    /// Normalises `x` from `axis` on, then multiplies by `scale` and adds `bias`, which broadcast to `x`. The result is as
+    /// wide as the widest of the three, or float32.
     pub(super) fn apply(
         &self,
         x: &Array,
@@ -86,24 +87,24 @@ impl Norm {
             return Ok(zeros(shape, x.dtype())?);
         }
         let fits = |p: &Array| ones_cut(p.shape()).eq(ones_cut(&shape[axis..]));
-        if fits(scale) && bias.is_none_or(fits) {
-            let rows = x.reshape(&[-1, size])?;
+        if on_gpu()? && fits(scale) && bias.is_none_or(fits) {
+            let (rows, scale) = (x.reshape(&[-1, size])?, scale.reshape(&[size])?);
             let bias = bias.map(|b| b.reshape(&[size])).transpose()?;
-            return Ok(self.fused(&rows, Some(&scale.reshape(&[size])?), bias.as_ref())?.reshape(shape)?);
+            return Ok(self.fused(&rows, &scale, bias.as_ref())?.reshape(shape)?);
         }
-        let rows = x.astype(Dtype::Float32)?.reshape(&[-1, size])?;
-        let y = self.fused(&rows, None, None)?.reshape(shape)?.multiply(scale)?;
+        let rows = x.reshape(&[-1, size])?;
+        let y = standardise(&rows, self.centred, self.epsilon)?.reshape(shape)?.multiply(scale)?;
         Ok(match bias {
             Some(bias) => y.add(bias)?,
             None => y,
         })
     }
 
-    fn fused(&self, rows: &Array, scale: Option<&Array>, bias: Option<&Array>) -> mlx_safe::Result<Array> {
+    fn fused(&self, rows: &Array, scale: &Array, bias: Option<&Array>) -> mlx_safe::Result<Array> {
         if self.centred {
-            fast::layer_norm(rows, scale, bias, self.epsilon)
+            fast::layer_norm(rows, Some(scale), bias, self.epsilon)
         } else {
-            fast::rms_norm(rows, scale, self.epsilon)
+            fast::rms_norm(rows, Some(scale), self.epsilon)
         }
     }
 
@@ -120,12 +121,17 @@ impl Norm {
         }
         let axes: Vec<i32> = (axis as i32..x.ndim() as i32).collect();
         let wide = x.astype(Dtype::Float32)?;
-        if self.centred && cx.wants(1) {
-            cx.emit(1, wide.mean(&axes, true)?.astype(cx.output_dtype(1)?)?)?;
-        }
+        let above = if self.centred {
+            let (mean, above) = centre(&wide, &axes)?;
+            if cx.wants(1) {
+                cx.emit(1, mean.astype(cx.output_dtype(1)?)?)?;
+            }
+            above
+        } else {
+            wide
+        };
         if cx.wants(deviation) {
-            let power =
-                if self.centred { wide.var(&axes, true, 0)? } else { wide.square()?.mean(&axes, true)? };
+            let power = mean(&above.square()?, &axes, true)?;
             let inverse = power.add(&Array::scalar(self.epsilon))?.rsqrt()?;
             cx.emit(deviation, inverse.astype(cx.output_dtype(deviation)?)?)?;
         }
@@ -186,6 +192,9 @@ mod tests {
         simplified_1: simplified().x(f32s([2, 3, 8])).c(f32s([8])) => close(tol::F32_SUM);
         simplified_deviation: simplified().x(f32s([2, 3, 8])).c(f32s([8])).attr("epsilon", 1e-6_f32).outputs(2) => close(tol::F32_SUM);
         simplified_f16: simplified().x(random(E::Float16, [4, 64])).c(random(E::Float16, [64])) => close(tol::F16);
+        wide: case("LayerNormalization", 17).x(uniform(E::Float, [2, 5000], 1.0, 9.0)).c(f32s([5000])).c(f32s([5000])) => close(tol::F32_SUM);
+        million: case("LayerNormalization", 17).x(uniform(E::Float, [1, 1000003], 1.0, 9.0)).c(f32s([1000003])) => close(tol::F32_SUM);
+        rms_million: case("RMSNormalization", 23).x(uniform(E::Float, [1, 1000003], 1.0, 9.0)).c(f32s([1000003])) => close(tol::F32_SUM);
         stash_type_10: layer(17).c(f32s([8])).attr("stash_type", 10) => declines();
     }
 }

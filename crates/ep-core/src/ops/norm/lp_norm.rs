@@ -5,6 +5,7 @@ use mlx_safe::{Array, Dtype, where_};
 use crate::axes::axis;
 use crate::lowering::Lowering;
 use crate::op::{Op, OpKey, ShapeMode};
+use crate::sums::sum;
 use crate::{Decline, LowerError, NodeRef};
 
 pub(crate) struct LpNorm {
@@ -34,8 +35,8 @@ impl Op for LpNorm {
         let at = axis(self.axis, x.ndim())? as i32;
         let wide = x.astype(Dtype::Float32)?;
         let norm = match self.squares {
-            true => wide.square()?.sum(&[at], true)?.sqrt()?,
-            false => wide.abs()?.sum(&[at], true)?,
+            true => sum(&wide.square()?, &[at], true)?.sqrt()?,
+            false => sum(&wide.abs()?, &[at], true)?,
         };
         let zero = Array::scalar(0.0f32);
         let y = where_(&norm.equal(&zero)?, &zero, &wide.divide(&norm)?)?;

@@ -6,6 +6,7 @@ use crate::axes::axis;
 use crate::lowering::Lowering;
 use crate::op::{Op, OpKey, ShapeMode};
 use crate::ops::reduce::{Extreme, first_extreme};
+use crate::sums::{softmax, sum};
 use crate::{Decline, LowerError, NodeRef};
 
 pub(crate) struct Softmax {
@@ -42,10 +43,11 @@ impl Op for Softmax {
 
     fn lower(&self, cx: &mut Lowering<'_>) -> Result<(), LowerError> {
         let x = cx.array(0)?;
-        let at = axis(self.axis, x.ndim())?;
+        // As in ONNX Runtime, nothing has no axis to be wrong about.
         if x.size() == 0 {
             return cx.forward(0, 0);
         }
+        let at = axis(self.axis, x.ndim())?;
         let y = if self.matrix {
             let rows: i32 = x.shape()[..at].iter().product();
             self.kind.apply(&x.reshape(&[rows, -1])?, 1)?.reshape(x.shape())?
@@ -60,13 +62,13 @@ impl Kind {
     fn apply(&self, x: &Array, axis: usize) -> Result<Array, LowerError> {
         let at = axis as i32;
         match self {
-            Self::Soft => Ok(x.softmax(&[at], true)?),
+            Self::Soft => softmax(x, at),
             Self::Log => {
                 // The largest goes before the sum, not after it: the result is exact for large logits, and NaN in every
                 // place where it is in one.
                 let wide = x.astype(Dtype::Float32)?;
                 let below = wide.subtract(&wide.max(&[at], true)?)?;
-                let y = below.subtract(&below.exp()?.sum(&[at], true)?.log()?)?;
+                let y = below.subtract(&sum(&below.exp()?, &[at], true)?.log()?)?;
                 Ok(y.astype(x.dtype())?)
             }
             Self::Hard => {
@@ -110,6 +112,13 @@ mod tests {
         soft_extremes: case("Softmax", 13).x(tensor(E::Float, [2, 3], &[1e30, -1e30, 1e30, -1e30, -1e30, -1e30])) => close(tol::F32);
         soft_odd: case("Softmax", 13).x(odd()) => exact();
         soft_odd_axis_0: case("Softmax", 13).x(odd()).attr("axis", 0) => close(tol::F32);
+        soft_long: case("Softmax", 13).x(f32s([2, 300000])) => close(tol::F32);
+        soft_long_axis_0: case("Softmax", 13).x(f32s([5000, 3])).attr("axis", 0) => close(tol::F32);
+        soft_long_f16: case("Softmax", 13).x(random(E::Float16, [2, 5000])) => close(tol::F16);
+        log_long: case("LogSoftmax", 13).x(f32s([2, 300000])) => close(tol::F32);
+        soft_none_wrong_axis: case("Softmax", 13).x(f32s([0, 3])).unranked().attr("axis", 5) => exact();
+        hard_none_wrong_axis: case("Hardmax", 13).x(f32s([0, 3])).unranked().attr("axis", -5) => exact();
+        wrong_axis: case("LogSoftmax", 13).x(f32s([2, 3])).attr("axis", 5) => fails("axis 5");
         soft_none: case("Softmax", 13).x(f32s([0, 3])) => exact();
         soft_none_along_axis: case("Softmax", 11).x(f32s([3, 0])) => exact();
         log: case("LogSoftmax", 13).x(f32s([2, 3, 40])) => close(tol::F32);

@@ -1,10 +1,10 @@
 //! `ArgMax` and `ArgMin`: where the first (or last) extreme is.
 
-use mlx_safe::{Array, Dtype, zeros};
+use mlx_safe::{Array, Dtype, arange, where_, zeros};
 use ndarray::{ArrayView1, Axis};
 use onnx_graph::ElementType;
 
-use super::extreme::{Extreme, first_extreme};
+use super::extreme::{Extreme, extreme, first_extreme};
 use crate::axes::axis;
 use crate::host::{HostTensor, HostValues};
 use crate::lowering::Lowering;
@@ -37,6 +37,10 @@ impl Op for Arg {
 
     fn lower(&self, cx: &mut Lowering<'_>) -> Result<(), LowerError> {
         let x = cx.array(0)?;
+        if x.ndim() == 0 {
+            // ONNX Runtime does not look at the axis.
+            return cx.emit(0, Array::scalar(0i64));
+        }
         let at = axis(self.axis, x.ndim())?;
         let mut shape = x.shape().to_vec();
         let size = std::mem::replace(&mut shape[at], 1);
@@ -45,8 +49,13 @@ impl Op for Arg {
         } else if size == 0 {
             return Err(empty());
         } else if self.last {
-            let found = first_extreme(&x.flip(&[at as i32])?, at as i32, self.which)?;
-            Array::scalar(i64::from(size - 1)).subtract(&found.astype(Dtype::Int64)?)?
+            let at = at as i32;
+            let mut along = vec![1; x.ndim()];
+            along[at as usize] = size;
+            let positions = arange(0.0, f64::from(size), 1.0, Dtype::Int64)?.reshape(&along)?;
+            // NaN equals nothing: where it comes first, the position is 0.
+            let best = x.equal(&extreme(&x, &[at], true, self.which)?)?;
+            where_(&best, &positions, &Array::scalar(0i64))?.max(&[at], true)?
         } else {
             first_extreme(&x, at as i32, self.which)?.astype(Dtype::Int64)?
         };
@@ -55,6 +64,9 @@ impl Op for Arg {
 
     fn fold(&self, inputs: &[Option<&HostTensor>]) -> Result<Option<Vec<HostTensor>>, LowerError> {
         let [Some(x)] = inputs else { return Ok(None) };
+        if x.dims().is_empty() {
+            return Ok(Some(vec![HostTensor::scalar(0)]));
+        }
         let at = axis(self.axis, x.dims().len())?;
         if x.element() == ElementType::Uint64 || x.dims().contains(&0) {
             return Ok(None);
@@ -111,6 +123,11 @@ mod tests {
         all_nan: case("ArgMax", 13).x(tensor(E::Float, [2], &[NAN, NAN])) => exact();
         nothing_along_others: case("ArgMax", 13).x(f32s([2, 0])) => exact();
         nothing_along_axis: case("ArgMax", 13).x(f32s([2, 0])).attr("axis", 1) => fails("not defined");
+        scalar: case("ArgMax", 13).x(f32s([])).unranked() => exact();
+        scalar_last: case("ArgMin", 13).x(f32s([])).unranked().attr("axis", -1).attr("keepdims", 0).attr("select_last_index", 1) => exact();
+        scalar_folded: case("ArgMin", 13).x(tensor(E::Int64, [], &[5.0])).unranked() => exact();
+        last_after_nan: case("ArgMax", 13).x(tensor(E::Float, [4, 4], &[NAN, 1.0, 2.0, 2.0, NAN, NAN, 1.0, NAN, 1.0, NAN, 1.0, 0.0, f64::NEG_INFINITY, NAN, f64::NEG_INFINITY, NAN])).attr("axis", 1).attr("select_last_index", 1) => exact();
+        last_least_after_nan: case("ArgMin", 13).x(tensor(E::Float, [4, 3], &[NAN, 1.0, 2.0, NAN, NAN, NAN, 1.0, NAN, 1.0, f64::INFINITY, NAN, NAN])).attr("axis", 1).attr("select_last_index", 1) => exact();
         boolean: case("ArgMax", 13).x(tensor(E::Bool, [2], &[0.0, 1.0])) => declines();
     }
 }

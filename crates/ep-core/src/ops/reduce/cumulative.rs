@@ -40,10 +40,11 @@ impl Op for Cumulative {
 
     fn lower(&self, cx: &mut Lowering<'_>) -> Result<(), LowerError> {
         let x = cx.array(0)?;
-        let at = resolve(cx.host(1)?, x.ndim())? as i32;
+        // As in ONNX Runtime, nothing has no axis to be wrong about.
         if x.size() == 0 {
             return cx.forward(0, 0);
         }
+        let at = resolve(cx.host(1)?, x.ndim())? as i32;
         let wide = if x.dtype().is_float() { x.astype(Dtype::Float32)? } else { x.clone() };
         let y = match self.product {
             true => wide.cumprod(at, self.reverse, !self.exclusive)?,
@@ -54,6 +55,9 @@ impl Op for Cumulative {
 
     fn fold(&self, inputs: &[Option<&HostTensor>]) -> Result<Option<Vec<HostTensor>>, LowerError> {
         let [Some(x), Some(at)] = inputs else { return Ok(None) };
+        if x.len() == 0 {
+            return Ok(None);
+        }
         let at = resolve(at, x.dims().len())?;
         let HostValues::Ints(v) = x.values() else { return Ok(None) };
         if x.element() == ElementType::Uint64 {
@@ -110,6 +114,9 @@ mod tests {
         product_both: case("CumProd", 26).x(f32s([3, 4])).c(at(1)).attr("reverse", 1).attr("exclusive", 1) => close(tol::F32);
         product_i64: case("CumProd", 26).x(i64s(&[4, 9, -9])).c(at(0)).attr("exclusive", 1) => exact();
         nothing: case("CumSum", 14).x(f32s([0, 2])).c(at(0)) => exact();
+        nothing_along_a_bad_axis: case("CumSum", 14).x(f32s([0, 3])).x(at(5)) => exact();
+        nothing_folded_along_a_bad_axis: case("CumSum", 14).c(random(E::Int64, [0, 3])).c(at(-5)) => exact();
+        scalar: case("CumSum", 14).x(f32s([])).x(at(0)) => fails("axis 0");
         bad_axis: case("CumSum", 14).x(f32s([3, 2])).x(at(2)) => fails("axis 2");
         axis_of_rank_2: case("CumSum", 14).x(f32s([3, 2])).x(tensor(E::Int64, [1, 1], &[0.0])) => fails("one integer");
     }

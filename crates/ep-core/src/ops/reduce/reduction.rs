@@ -10,6 +10,7 @@ use crate::axes::axis;
 use crate::host::HostTensor;
 use crate::lowering::Lowering;
 use crate::op::{Op, OpKey, ShapeMode};
+use crate::sums::{mean, sum};
 use crate::{Decline, DeclineCode, LowerError, NodeRef};
 
 /// What is computed over the axes.
@@ -169,20 +170,20 @@ impl Kind {
             _ => wide(),
         };
         Ok(match self {
-            Self::L1 => wide()?.abs()?.sum(axes, keepdims)?,
-            Self::L2 => exact()?.square()?.sum(axes, keepdims)?.astype(Dtype::Float32)?.sqrt()?,
-            Self::LogSum => wide()?.sum(axes, keepdims)?.astype(Dtype::Float32)?.log()?,
+            Self::L1 => sum(&wide()?.abs()?, axes, keepdims)?,
+            Self::L2 => sum(&exact()?.square()?, axes, keepdims)?.astype(Dtype::Float32)?.sqrt()?,
+            Self::LogSum => sum(&wide()?, axes, keepdims)?.astype(Dtype::Float32)?.log()?,
             Self::LogSumExp => log_sum_exp(&x.astype(Dtype::Float32)?, axes, keepdims)?,
             Self::Extreme(which) => extreme(x, axes, keepdims, which)?,
-            Self::Mean if float => wide()?.mean(axes, keepdims)?,
+            Self::Mean if float => mean(&wide()?, axes, keepdims)?,
             Self::Mean => {
-                let sum = exact()?.sum(axes, keepdims)?;
+                let sum = sum(&exact()?, axes, keepdims)?;
                 // MLX divides integers as C does.
                 sum.floor_divide(&Array::scalar(count).astype(sum.dtype())?)?
             }
             Self::Prod => wide()?.prod(axes, keepdims)?,
-            Self::Sum => wide()?.sum(axes, keepdims)?,
-            Self::SumSquare => wide()?.square()?.sum(axes, keepdims)?,
+            Self::Sum => sum(&wide()?, axes, keepdims)?,
+            Self::SumSquare => sum(&wide()?.square()?, axes, keepdims)?,
         })
     }
 }
@@ -190,7 +191,7 @@ impl Kind {
 fn log_sum_exp(x: &Array, axes: &[i32], keepdims: bool) -> Result<Array, LowerError> {
     let largest = x.max(axes, true)?;
     let shift = where_(&largest.isfinite()?, &largest, &Array::scalar(0.0f32))?;
-    let y = x.subtract(&shift)?.exp()?.sum(axes, true)?.log()?.add(&shift)?;
+    let y = sum(&x.subtract(&shift)?.exp()?, axes, true)?.log()?.add(&shift)?;
     Ok(if keepdims { y } else { y.squeeze(axes)? })
 }
 
@@ -226,6 +227,13 @@ mod tests {
         sum_of_none_to_none: case("ReduceSum", 13).x(f32s([2, 0, 3])).c(i64s(&[0])) => exact();
         sum_bad_axis: case("ReduceSum", 13).x(f32s([2, 3])).x(i64s(&[2])) => fails("axis 2");
         sum_axes_of_rank_2: case("ReduceSum", 13).x(f32s([2, 3])).x(tensor(E::Int64, [1, 1], &[0.0])) => fails("vector");
+        sum_of_a_million: case("ReduceSum", 13).x(uniform(E::Float, [1000003], 1.0, 30.0)).c(i64s(&[0])) => close(tol::F32);
+        sum_of_a_million_in_two_axes: case("ReduceSum", 13).x(uniform(E::Float, [1001, 3, 700], 1.0, 30.0)).c(i64s(&[0, 2])) => close(tol::F32);
+        mean_of_a_million: case("ReduceMean", 18).x(uniform(E::Float, [3, 400000], 1.0, 30.0)).c(i64s(&[1])) => close(tol::F32);
+        l1_of_many: case("ReduceL1", 18).x(uniform(E::Float, [2, 300000], -30.0, 30.0)).c(i64s(&[1])).attr("keepdims", 0) => close(tol::F32);
+        l2_of_many: case("ReduceL2", 18).x(uniform(E::Float, [2, 20000], -30.0, 30.0)).c(i64s(&[1])) => close(tol::F32);
+        log_sum_exp_of_many: case("ReduceLogSumExp", 18).x(f32s([300000])) => close(tol::F32);
+        keepdims_2: case("ReduceSum", 13).x(f32s([3])).attr("keepdims", 2) => declines();
         sum_large: case("ReduceSum", 13).x(f32s([70000])).c(i64s(&[0])) => close(tol::F32_SUM);
         mean: case("ReduceMean", 18).x(f32s([2, 3, 4])).c(i64s(&[1, 2])) => close(tol::F32);
         mean_opset_13: case("ReduceMean", 13).x(f32s([2, 3, 4])).attr("axes", vec![-1_i64]) => close(tol::F32);

@@ -31,7 +31,7 @@ impl Op for TopK {
             _ => Count::Fixed(node.int("k")?.ok_or_else(|| Decline::invalid("k is missing"))?),
         };
         // Results are sorted always: without `sorted` any order will do.
-        node.ignore(&["sorted"]);
+        node.flag_or("sorted", true)?;
         let largest = node.version() < 11 || node.flag_or("largest", true)?;
         Ok(Self { k, axis: node.int_or("axis", -1)?, largest })
     }
@@ -122,6 +122,9 @@ mod tests {
         many: case("TopK", 11).x(random(E::Int32, [40000])).c(i64s(&[300])).outputs(2) => exact();
         k_0: case("TopK", 11).x(f32s([3, 4])).c(i64s(&[0])).outputs(2) => exact();
         nothing: case("TopK", 11).x(f32s([0, 4])).c(i64s(&[2])).outputs(2) => exact();
+        largest_2: case("TopK", 11).x(f32s([3, 4])).x(i64s(&[2])).attr("largest", 2).outputs(2) => declines();
+        sorted_2: case("TopK", 11).x(f32s([3, 4])).x(i64s(&[2])).attr("sorted", 2).outputs(2) => declines();
+        scalar: case("TopK", 11).x(f32s([])).x(i64s(&[1])).outputs(2) => fails("axis -1");
         k_too_large: case("TopK", 11).x(f32s([3, 4])).x(i64s(&[5])).outputs(2) => fails("k = 5");
         k_negative: case("TopK", 11).x(f32s([3, 4])).x(i64s(&[-1])).outputs(2) => fails("k = -1");
         k_scalar: case("TopK", 11).x(f32s([3, 4])).x(tensor(E::Int64, [], &[1.0])).outputs(2) => fails("vector");
