@@ -49,8 +49,8 @@ unsafe extern "C" fn remember(message: *const c_char, _: *mut c_void) {
     // SAFETY: mlx-c passes a C string that lives for this call.
     let message = unsafe { CStr::from_ptr(message) }.to_string_lossy();
     // mlx-c appends where in its own sources the exception was caught: no help to a caller.
-    let message = match message.rfind(" at /") {
-        Some(at) if message[at..].rsplit(':').next().is_some_and(|n| n.parse::<u32>().is_ok()) => {
+    let message = match message.rfind(" at ") {
+        Some(at) if message[at..].rsplit_once(".cpp:").is_some_and(|(_, n)| n.parse::<u32>().is_ok()) => {
             &message[..at]
         }
         _ => &message[..],
