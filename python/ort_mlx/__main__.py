@@ -10,7 +10,14 @@ from pathlib import Path
 import ort_mlx
 from ort_mlx import corpus
 from ort_mlx.inputs import InputError, load_npz, make_inputs, parse_dims
-from ort_mlx.report import examine
+from ort_mlx.report import RunFailed, examine
+
+
+def positive(text: str) -> int:
+    """An argument that counts something."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a positive number")
+    return int(text)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -22,7 +29,7 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument("--dim", action="append", default=[], metavar="NAME=SIZE", help="size of a symbolic dimension (1)")
     run.add_argument("--claim", default="all", choices=["auto", "all", "none"], help="claim policy (all)")
     run.add_argument("--device", default=None, choices=["auto", "gpu", "cpu"], help="device (auto)")
-    run.add_argument("--repeat", type=int, default=20, metavar="N", help="steady runs to take the median of (20)")
+    run.add_argument("--repeat", type=positive, default=20, metavar="N", help="steady runs to take the median of (20)")
     run.add_argument("--nodes", action="store_true", help="list every node, not only what was left and why")
     run.add_argument("--json", action="store_true", help="print the report as JSON")
     check = commands.add_parser("check", help="check folders of models against the right answers beside them")
@@ -52,11 +59,17 @@ def main(arguments: list[str] | None = None) -> int:
 def run(args: argparse.Namespace) -> int:
     if not args.model.is_file():
         raise InputError(f"{args.model} is not a file")
-    if args.inputs:
-        feeds = load_npz(args.inputs)
-    else:
-        feeds = make_inputs(args.model, parse_dims(args.dim))
-    report = examine(args.model, feeds, claim=args.claim, device=args.device, repeat=args.repeat)
+    if args.inputs and args.dim:
+        raise InputError("--dim sizes inputs that are made up, and --inputs gives them: use one of the two")
+    feeds = load_npz(args.inputs) if args.inputs else make_inputs(args.model, parse_dims(args.dim))
+    try:
+        report = examine(args.model, feeds, claim=args.claim, device=args.device, repeat=args.repeat)
+    except RunFailed as error:
+        if args.inputs:
+            raise
+        raise InputError(
+            f"{error}\nThe inputs were made up, which not every model takes: give real ones by --inputs, or sizes by --dim"
+        ) from error
     if args.json:
         print(json.dumps(report.as_dict(), indent=2))
     else:

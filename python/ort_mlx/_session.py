@@ -2,6 +2,7 @@
 
 import os
 import re
+import weakref
 from pathlib import Path
 
 import onnxruntime
@@ -10,6 +11,10 @@ from ort_mlx._library import library_path
 
 EP_NAME = "MLXExecutionProvider"
 MINIMUM_ORT = (1, 24)
+
+
+# onnxruntime takes the provider once for each SessionOptions, and does not tell whether one has it already.
+_carried: "weakref.WeakKeyDictionary[onnxruntime.SessionOptions, dict[str, str]]" = weakref.WeakKeyDictionary()
 
 
 class OrtTooOld(RuntimeError):
@@ -61,18 +66,26 @@ def session(
 
     Args:
         model: a path or the bytes of a model.
-        sess_options: options of onnxruntime's own; a fresh set if left out.
+        sess_options: options of onnxruntime's own; a fresh set if left out. They carry the provider from then on, so that
+            they serve further sessions with the same ``options``.
         options: options of the provider, such as ``device="cpu"`` or ``claim="all"``; see the README.
 
     Raises:
+        ValueError: if ``sess_options`` were used before with other ``options``.
         Exception: what onnxruntime raises; a failing provider is never silently replaced by the CPU.
     """
     found = register()
     if not found:
         raise RuntimeError(f"{EP_NAME} offers no device on this machine")
-    sess_options = sess_options or onnxruntime.SessionOptions()
+    if sess_options is None:
+        sess_options = onnxruntime.SessionOptions()
     options = {name: str(value) for name, value in options.items() if value is not None}
-    sess_options.add_provider_for_devices(found[:1], options)
+    carried = _carried.get(sess_options)
+    if carried is None:
+        sess_options.add_provider_for_devices(found[:1], options)
+        _carried[sess_options] = options
+    elif carried != options:
+        raise ValueError(f"these SessionOptions carry {EP_NAME} with {carried} already: make new ones for {options}")
     if not isinstance(model, bytes):
         model = os.fspath(model)
     made = onnxruntime.InferenceSession(model, sess_options=sess_options, enable_fallback=0)

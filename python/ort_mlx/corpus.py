@@ -7,14 +7,17 @@
 """
 
 import json
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-import onnxruntime
 
 import ort_mlx
+from ort_mlx import values
 from ort_mlx.compare import ABSOLUTE_OF_SCALE, RELATIVE, difference
+from ort_mlx.inputs import InputError, load_npz
+from ort_mlx.reference import quiet
 from ort_mlx.report import Placement
 
 
@@ -36,7 +39,10 @@ class Case:
         settings = folder / "case.json"
         if not settings.is_file():
             return cls(folder)
-        s = json.loads(settings.read_text())
+        try:
+            s = json.loads(settings.read_text())
+        except ValueError as error:
+            raise InputError(f"{settings} is not JSON: {error}") from error
         tolerance = tuple(s["tolerance"]) if s.get("tolerance") else None
         return cls(folder, s.get("form", "run"), tolerance, tuple(s.get("open") or ()))
 
@@ -46,26 +52,26 @@ class Case:
 
     def computes_in_half(self) -> bool:
         """Whether weights or inputs are 16-bit floats."""
-        import onnx
-
-        graph = onnx.load(self.model, load_external_data=False).graph
-        half = {onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16}
+        graph = _onnx().load(self.model, load_external_data=False).graph
+        half = {_onnx().TensorProto.FLOAT16, _onnx().TensorProto.BFLOAT16}
         inputs = {value.type.tensor_type.elem_type for value in graph.input}
         return bool(half & (inputs | {tensor.data_type for tensor in graph.initializer}))
 
-    def data(self, session) -> list[tuple[dict, dict | None]]:
-        """Pairs of inputs and expected outputs; ``None`` where a run must fail."""
+    def data(self, session) -> Iterator[tuple[str, Callable[[], tuple[dict, dict | None]]]]:
+        """The name of every data set, and how to read it: inputs and expected outputs, ``None`` where the run must fail.
+
+        Reading raises :class:`InputError` for what is missing or broken.
+        """
         inputs = [i.name for i in [*session.get_inputs(), *session.get_overridable_initializers()]]
         outputs = [o.name for o in session.get_outputs()]
-        pairs = []
         for given in sorted(self.folder.glob("inputs*.npz")):
             wanted = given.with_name(given.name.replace("inputs", "expected", 1))
-            pairs.append((_npz(given), _npz(wanted)))
-        for folder in sorted(self.folder.glob("test_data_set_*"), key=lambda f: int(f.name.rsplit("_", 1)[1])):
-            given = _protobufs(folder, "input", inputs)
-            wanted = _protobufs(folder, "output", outputs)
-            pairs.append((given, wanted or None))
-        return pairs
+            yield given.name, lambda given=given, wanted=wanted: (load_npz(given), load_npz(wanted))
+        for folder in sorted(self.folder.glob("test_data_set_*"), key=_number):
+            yield folder.name, lambda folder=folder: (
+                _protobufs(folder, "input", inputs),
+                _protobufs(folder, "output", outputs) or None,
+            )
 
 
 @dataclass
@@ -86,17 +92,23 @@ def check(case: Case, trace: Path, **options: str) -> Outcome:
     """Runs one case on MLX; ``trace`` is a file to use in between."""
     trace.unlink(missing_ok=True)
     outcome = Outcome(case, Placement())
-    quiet = onnxruntime.SessionOptions()
-    quiet.log_severity_level = 4
     try:
-        session = ort_mlx.session(case.model, quiet, trace=str(trace), **options)
+        session = ort_mlx.session(case.model, quiet(), trace=str(trace), **options)
     except Exception as error:  # noqa: BLE001 - onnxruntime raises a class per status code
         if case.form != "error":
             outcome.problems.append(f"does not load: {error}")
         return outcome
     outcome.placement = Placement.read(trace)
-    for number, (given, wanted) in enumerate(case.data(session)):
-        outcome.problems += [f"data {number}: {p}" for p in _run(case, session, given, wanted)]
+    sets = list(case.data(session))
+    if not sets:
+        outcome.problems.append("no data beside the model: neither inputs*.npz nor test_data_set_*")
+    for name, read in sets:
+        try:
+            given, wanted = read()
+        except InputError as error:
+            outcome.problems.append(f"{name}: {error}")
+            continue
+        outcome.problems += [f"{name}: {p}" for p in _run(case, session, given, wanted)]
     return outcome
 
 
@@ -104,7 +116,7 @@ def _run(case: Case, session, given: dict, wanted: dict | None) -> list[str]:
     must_fail = case.form == "error" or wanted is None
     try:
         names = [o.name for o in session.get_outputs()]
-        got = dict(zip(names, session.run(names, given)))
+        got = dict(zip(names, values.run(session, given)))
     except Exception as error:  # noqa: BLE001
         return [] if must_fail else [f"does not run: {error}"]
     if must_fail:
@@ -132,27 +144,29 @@ def _tolerance(case: Case, value: np.ndarray) -> tuple[float, float]:
     return HALF_TOLERANCE if case.computes_in_half() else (RELATIVE, ABSOLUTE_OF_SCALE)
 
 
-def _npz(path: Path) -> dict[str, np.ndarray]:
-    with np.load(path, allow_pickle=False) as archive:
-        return {name: archive[name] for name in archive.files}
+def _onnx():
+    try:
+        import onnx
+    except ImportError as error:
+        raise InputError("checking needs the package onnx: pip install onnx") from error
+    return onnx
+
+
+def _number(path: Path) -> tuple[int, str]:
+    """Sorts ``input_10`` after ``input_9``, and anything without a number last."""
+    number = path.stem.rsplit("_", 1)[-1]
+    return (int(number) if number.isdecimal() else 1 << 31, path.name)
 
 
 def _protobufs(folder: Path, kind: str, names: list[str]) -> dict:
-    import onnx
-    from onnx import numpy_helper
-
-    values = {}
-    files = sorted(folder.glob(f"{kind}_*.pb"), key=lambda f: int(f.stem.rsplit("_", 1)[1]))
-    for name, file in zip(names, files):
-        data = file.read_bytes()
-        tensor = onnx.TensorProto()
-        tensor.ParseFromString(data)
-        values[name] = numpy_helper.to_array(tensor)
-    return values
-
-
-def cpu_session(model: Path) -> onnxruntime.InferenceSession:
-    """onnxruntime's CPU provider with optimisations off: the reference."""
-    options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    return onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
+    onnx = _onnx()
+    read = {}
+    for name, file in zip(names, sorted(folder.glob(f"{kind}_*.pb"), key=_number)):
+        try:
+            tensor = onnx.TensorProto()
+            tensor.ParseFromString(file.read_bytes())
+            array = onnx.numpy_helper.to_array(tensor)
+            read[name] = array.astype(np.float32) if tensor.data_type == onnx.TensorProto.BFLOAT16 else array
+        except Exception as error:  # noqa: BLE001 - protobuf's own classes, and numpy's for sizes that lie
+            raise InputError(f"{file.name} is not a tensor: {error}") from error
+    return read

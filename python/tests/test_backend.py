@@ -2,14 +2,16 @@
 
 import warnings
 
+import ml_dtypes
 import numpy as np
 import onnxruntime
 import pytest
-from raw_values import run
 from onnx.backend.test.case.node import collect_testcases
 
 import ort_mlx
+from ort_mlx import values
 from ort_mlx.compare import difference
+from ort_mlx.reference import quiet
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -30,6 +32,13 @@ def agrees(got, wanted) -> bool:
     return difference(got, wanted, 1e-3, 1e-5).agrees
 
 
+def run(session, given) -> list:
+    """Outputs for inputs by position, each in the type that the session declares."""
+    outputs = values.run(session, dict(zip([i.name for i in session.get_inputs()], given)))
+    declared = [o.type for o in session.get_outputs()]
+    return [y.astype(ml_dtypes.bfloat16) if type == values.BFLOAT16 else y for y, type in zip(outputs, declared)]
+
+
 def results(make_session, case):
     """(got, wanted) for every data set, or the error."""
     try:
@@ -37,12 +46,6 @@ def results(make_session, case):
         return [(run(session, given), wanted) for given, wanted in case.data_sets]
     except Exception as error:  # noqa: BLE001 - onnxruntime raises a class per status code
         return error
-
-
-def quiet() -> onnxruntime.SessionOptions:
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    return options
 
 
 def reference(model: bytes) -> onnxruntime.InferenceSession:

@@ -68,6 +68,37 @@ def test_the_environment_overrides_options(add_model):
     assert b"'everything'" in done.stdout, done.stdout + done.stderr
 
 
+def test_an_empty_environment_variable_counts_as_unset(monkeypatch, add_model):
+    monkeypatch.setenv("ORT_MLX_CLAIM", "")
+    session = ort_mlx.session(add_model, claim="all", device="cpu")
+    assert session.get_providers()[0] == ort_mlx.EP_NAME
+
+
+def test_session_options_serve_many_sessions(add_model):
+    options = onnxruntime.SessionOptions()
+    for _ in range(3):
+        session = ort_mlx.session(add_model, options, claim="all", device="cpu")
+        assert session.get_providers()[0] == ort_mlx.EP_NAME
+        assert session.run(None, {"x": np.zeros((1, 3), np.float32)})[0].tolist() == [[1, 1, 1]]
+    with pytest.raises(ValueError, match="carry MLXExecutionProvider with .*'all'.* already.*'none'"):
+        ort_mlx.session(add_model, options, claim="none", device="cpu")
+
+
+def test_a_shape_beyond_mlx_is_said_to_be(shape_model):
+    session = ort_mlx.session(shape_model, claim="all", device="cpu")
+    for shape in [[3_000_000_000, 0], [1 << 40, 1]]:
+        with pytest.raises(Exception, match=r"ConstantOfShape node #0: shape \[.*\] is beyond MLX, whose sizes end at") as error:
+            session.run(None, {"shape": np.array(shape)})
+        assert "bug" not in str(error.value)
+
+
+@pytest.fixture(scope="module")
+def shape_model() -> bytes:
+    """ConstantOfShape, from a node without a name."""
+    node = helper.make_node("ConstantOfShape", ["shape"], ["y"])
+    return make_model([node], [("shape", np.int64, [2])], [("y", np.float32, ["A", "B"])])
+
+
 def test_malformed_models_are_errors(tmp_path, add_model):
     for name, data in {"empty": b"", "noise": bytes(range(256)), "cut": add_model[: len(add_model) // 2]}.items():
         path = tmp_path / f"{name}.onnx"
@@ -117,14 +148,3 @@ def test_what_memory_cannot_hold_is_an_error():
     with pytest.raises(Exception, match="more than the .* that MLX may use"):
         session.run(None, {"s": np.array([10**6, 10**6])})
     assert session.run(None, {"s": np.array([1, 2])})[0].tolist() == [[1, 1]]
-
-
-def test_the_command_line_reports_a_model(tmp_path, add_model):
-    path = tmp_path / "add.onnx"
-    path.write_bytes(add_model)
-    command = [sys.executable, "-m", "ort_mlx", "run", str(path), "--dim", "N=5", "--device", "cpu"]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parent.parent)
-    assert done.returncode == 0, done.stderr
-    assert "1 of 1 nodes on MLX in 1 clusters" in done.stdout
-    done = subprocess.run([*command[:4], str(tmp_path / "none.onnx")], capture_output=True, text=True)
-    assert done.returncode == 1 and "is not a file" in done.stderr
