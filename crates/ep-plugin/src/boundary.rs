@@ -90,7 +90,7 @@ mod tests {
     fn a_panic_becomes_a_status_with_its_message() {
         let end = |body: fn() -> Result<(), Error>| {
             let (code, text) = returned(body).unwrap();
-            assert_eq!(code, OrtErrorCode::ORT_EP_FAIL);
+            assert_eq!(code, OrtErrorCode::ORT_RUNTIME_EXCEPTION);
             text.into_string().unwrap().rsplit_once("panic in ").unwrap().1.to_owned()
         };
         assert_eq!(end(|| panic!("no {}", "luck")), "Compile: no luck");
