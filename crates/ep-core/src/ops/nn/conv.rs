@@ -49,7 +49,7 @@ impl Conv {
     pub(super) fn convolve(&self, cx: &Lowering<'_>) -> Result<Array, LowerError> {
         let (x, w) = (cx.array(0)?, cx.array(1)?);
         let kernel = kernel_of(x.shape(), w.shape(), &self.kernel)?;
-        let axes = self.windows.axes(spatial(x.shape())?, kernel, 1)?;
+        let axes = self.windows.axes(spatial(x.shape())?, kernel, false)?;
         let bias = cx.optional_array(2)?;
         convolve(&x, &w, bias.as_ref(), &axes, self.groups, self.device)
     }

@@ -1,6 +1,6 @@
 //! `MaxPool` (ai.onnx 1+), with the indices of the maxima (8+). Padding never wins.
 //!
-//! ONNX Runtime has two ways: plain windows start from the lowest finite value and skip NaN; with dilations or indices, they
+//! ONNX Runtime has two ways: plain windows start from the lowest finite value and skip NaN; with dilations, indices or columns, they
 //! start from their first element, so that NaN wins where it comes first.
 
 use mlx_safe::{Array, Dtype, where_};
@@ -45,7 +45,7 @@ impl Op for MaxPool {
         if !x.dtype().is_float() && !cx.wants(1) {
             return cx.emit(0, self.pool.fold(&x, &axes, Fold::Max)?);
         }
-        if !cx.wants(1) && axes.iter().all(|a| a.dilation == 1) {
+        if !cx.wants(1) && !self.column_major && axes.iter().all(|a| a.dilation == 1) {
             return cx.emit(0, self.pool.fold(&numbers(&x)?, &axes, Fold::Max)?);
         }
         let lowest = Array::scalar_of(f64::NEG_INFINITY, x.dtype())?;
@@ -178,6 +178,8 @@ mod tests {
         nan: nans().attr("kernel_shape", vec![2i64]) => exact();
         nan_pads: nans().attr("kernel_shape", vec![3i64]).attr("pads", vec![1i64, 1]) => exact();
         nan_dilated: nans().attr("kernel_shape", vec![2i64]).attr("dilations", vec![2i64]).attr("pads", vec![1i64, 0]) => exact();
+        nan_columns: nans().attr("kernel_shape", vec![2i64]).attr("storage_order", 1) => exact();
+        same_with_gaps: pool([1, 1, 8], vec![1]).attr("strides", vec![3i64]).attr("auto_pad", "SAME_UPPER") => fails("SAME");
         nan_indices: nans().attr("kernel_shape", vec![2i64]).attr("pads", vec![1i64, 1]).outputs(2) => exact();
         ceil_mode_2: pool([1, 1, 4], vec![3]).attr("ceil_mode", 2) => declines();
         no_channels: pool([1, 0, 4], vec![3]) => fails("empty");

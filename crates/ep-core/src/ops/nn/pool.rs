@@ -51,7 +51,7 @@ impl Pool {
                 self.kernel
             )));
         }
-        self.windows.axes(input, &self.kernel, 0)
+        self.windows.axes(input, &self.kernel, true)
     }
 
     /// Whether the result has no elements.

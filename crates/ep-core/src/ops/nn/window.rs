@@ -137,17 +137,22 @@ impl WindowAttributes {
         })
     }
 
-    /// The windows of a convolution or pool over spatial sizes `input`.
+    /// The windows of a convolution or a pool over spatial sizes `input`. ONNX Runtime's pools differ: no window is a result,
+    /// one that exceeds the input by less than the stride is one, and SAME must not leave gaps that cut the input.
     ///
     /// # Errors
-    /// If lists have wrong lengths or fewer than `least` windows fit.
-    pub(crate) fn axes(&self, input: &[i32], kernel: &[i32], least: i64) -> Result<Vec<Axis>, LowerError> {
+    /// If lists have wrong lengths or no window fits.
+    pub(crate) fn axes(&self, input: &[i32], kernel: &[i32], pool: bool) -> Result<Vec<Axis>, LowerError> {
         let mut axes = Vec::with_capacity(input.len());
         for (i, (&size, &kernel)) in input.iter().zip(kernel).enumerate() {
             let mut axis = self.axis(i, size, kernel, input.len())?;
             let [size, kernel, stride, dilation] = [size, kernel, axis.stride, axis.dilation].map(i64::from);
             let same = (size + stride - 1) / stride;
-            let total = ((same - 1) * stride + kernel - size).max(0);
+            let total = (same - 1) * stride + kernel - size;
+            if pool && total < 0 && matches!(self.auto_pad, AutoPad::SameUpper | AutoPad::SameLower) {
+                return Err(LowerError::invalid(format!("a padding of {total} for SAME")));
+            }
+            let total = total.max(0);
             let (low, high) = match self.auto_pad {
                 AutoPad::NotSet => (axis.low.into(), axis.high.into()),
                 AutoPad::Valid => (0, 0),
@@ -155,13 +160,12 @@ impl WindowAttributes {
                 AutoPad::SameLower => ((total + 1) / 2, total - (total + 1) / 2),
             };
             let steps = size + low + high - dilation * (kernel - 1) - 1;
-            // As ONNX Runtime divides: a pool's window that exceeds the input by less than the stride is one.
-            let mut output = 1 + if least > 0 { steps.div_euclid(stride) } else { steps / stride };
+            let mut output = 1 + if pool { steps / stride } else { steps.div_euclid(stride) };
             if self.ceil && steps % stride > 0 && output * stride < size + low {
                 // A window that would begin in the padding after the input is left out.
                 output += 1;
             }
-            if output < least.max(0) {
+            if output < i64::from(!pool) {
                 return Err(LowerError::invalid(format!(
                     "no window of {kernel} fits the spatial sizes {input:?} with padding {low} and {high}"
                 )));
