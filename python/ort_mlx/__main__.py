@@ -7,6 +7,8 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
+import onnxruntime
+
 import ort_mlx
 from ort_mlx import corpus
 from ort_mlx.inputs import InputError, load_npz, make_inputs, parse_dims
@@ -37,7 +39,8 @@ def parser() -> argparse.ArgumentParser:
     check.add_argument("--claim", default="all", choices=["auto", "all", "none"], help="claim policy (all)")
     check.add_argument("--device", default=None, choices=["auto", "gpu", "cpu"], help="device (auto)")
     check.add_argument("--left", action="store_true", help="list the operators that were left to onnxruntime")
-    commands.add_parser("devices", help="list the devices that MLX offers to onnxruntime")
+    devices = commands.add_parser("devices", help="list the devices that MLX offers to onnxruntime")
+    devices.add_argument("--all", action="store_true", help="list the other providers' devices too")
     return top
 
 
@@ -45,9 +48,7 @@ def main(arguments: list[str] | None = None) -> int:
     args = parser().parse_args(arguments)
     try:
         if args.command == "devices":
-            for device in ort_mlx.register():
-                print(f"{device.ep_name}: {device.device.type.name}, {dict(device.ep_metadata)}")
-            return 0
+            return devices(every=args.all)
         return check(args) if args.command == "check" else run(args)
     except (InputError, ort_mlx.LibraryNotFound, ort_mlx.OrtTooOld) as error:
         print(f"error: {error}", file=sys.stderr)
@@ -75,6 +76,15 @@ def run(args: argparse.Namespace) -> int:
     else:
         print(report.text(every_node=args.nodes))
     return 0 if report.agrees else 1
+
+
+def devices(every: bool) -> int:
+    """Prints MLX's devices, or those of every provider that onnxruntime knows."""
+    ours = ort_mlx.register()
+    for device in onnxruntime.get_ep_devices() if every else ours:
+        about = ", ".join(f"{name} {value}" for name, value in device.ep_metadata.items() if "path" not in name)
+        print(f"{device.ep_name}: {device.device.type.name}" + (f" ({about})" if about else ""))
+    return 0
 
 
 def check(args: argparse.Namespace) -> int:

@@ -8,6 +8,7 @@ use anyhow::{Result, bail};
 use crate::deps::survey::{Status, active_mlx, survey};
 use crate::deps::tools::{self, Python};
 use crate::layout::Layout;
+use crate::plugin::Plugin;
 
 /// Prints the report; an error says how many things keep the project from being built and tested.
 pub fn run(layout: &Layout) -> Result<()> {
@@ -15,6 +16,7 @@ pub fn run(layout: &Layout) -> Result<()> {
     report.tools(layout);
     report.dependencies(layout);
     report.devices();
+    report.runtime(layout);
     match report.problems {
         0 => Ok(()),
         1 => bail!("1 problem, see above"),
@@ -77,6 +79,28 @@ impl Report {
         }
         for gpu in gpus {
             println!("    {gpu}");
+        }
+    }
+
+    /// What MLX and ONNX Runtime see, through the plugin if it has been built.
+    fn runtime(&mut self, layout: &Layout) {
+        println!("\nDevices as ONNX Runtime sees them");
+        let Some(plugin) = Plugin::built(layout) else {
+            println!("    unknown until the plugin is built (`cargo build --release -p ep-plugin`)");
+            return;
+        };
+        let output = plugin.python(layout).args(["-m", "ort_mlx", "devices", "--all"]).output();
+        match output {
+            Ok(output) if output.status.success() => {
+                for line in String::from_utf8_lossy(&output.stdout).lines() {
+                    println!("    {line}");
+                }
+            }
+            Ok(output) => {
+                let said = String::from_utf8_lossy(&output.stderr);
+                self.line("plugin", Err(said.lines().last().unwrap_or("does not load").to_owned()));
+            }
+            Err(error) => self.line("Python", Err(error.to_string())),
         }
     }
 

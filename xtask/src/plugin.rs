@@ -53,6 +53,17 @@ impl Plugin {
         Ok(Self { library: library.context("cargo names no library of the plugin")? })
     }
 
+    /// The one that was built last, if any was: nothing is built.
+    pub fn built(layout: &Layout) -> Option<Self> {
+        let target =
+            std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| layout.root().join("target"), PathBuf::from);
+        let name = format!("{}{TARGET}{}", std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX);
+        let built = ["release", "debug"].map(|profile| target.join(profile).join(&name));
+        let newest =
+            built.into_iter().filter_map(|path| Some((path.metadata().ok()?.modified().ok()?, path))).max();
+        newest.map(|(_, library)| Self { library })
+    }
+
     /// The tests' Python with the plugin and the packages under `python/` at hand.
     pub fn python(&self, layout: &Layout) -> Command {
         let mut command = Command::new(layout.venv_python());
