@@ -26,7 +26,9 @@ fn main() {
 /// mlx-c and the bridge, as one static library.
 fn compile(manifest: &Path, mlx: &Path, mlx_c: &Path) {
     let mut sources = sorted(&mlx_c.join("mlx/c"), "cpp");
-    sources.push(manifest.join("csrc/bridge.cpp"));
+    // Ours takes its place.
+    sources.retain(|path| !path.ends_with("error.cpp"));
+    sources.extend(sorted(&manifest.join("csrc"), "cpp"));
     println!("cargo::rerun-if-changed={}", manifest.join("csrc").display());
     cc::Build::new()
         .cpp(true)

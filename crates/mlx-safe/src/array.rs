@@ -8,7 +8,7 @@ use half::{bf16, f16};
 use mlx_sys as sys;
 
 use crate::dtype::Element;
-use crate::error::{argument, check, install_handler};
+use crate::error::{argument, check, check_evaluation, install_handler};
 use crate::{Dtype, Error, Result};
 
 /// An n-dimensional array, evaluated when its values are asked for. `Clone` copies the reference, not the data.
@@ -170,7 +170,7 @@ impl Array {
     /// # Errors
     /// If any operation that it depends on fails.
     pub fn eval(&self) -> Result<()> {
-        check("eval", || {
+        check_evaluation("eval", || {
             // SAFETY: the array is live.
             unsafe { sys::mlx_array_eval(self.0) }
         })

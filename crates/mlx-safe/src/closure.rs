@@ -1,12 +1,13 @@
 //! Rust closures that MLX calls: the inputs of function transformations.
 
-use std::cell::RefCell;
+use std::cell::Cell;
 use std::ffi::{c_int, c_void};
 use std::marker::PhantomData;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
 
 use mlx_sys as sys;
 
+use crate::callback::{self, release};
 use crate::error::{check, install_handler};
 use crate::handle::VectorArray;
 use crate::{Array, Error, Result};
@@ -14,16 +15,15 @@ use crate::{Array, Error, Result};
 type Function = Box<dyn Fn(&[Array]) -> Result<Vec<Array>>>;
 
 /// A function from arrays to arrays, held by MLX. `Err` and panics inside it come back as the caller's `Err`.
+///
+/// Not `Send`: the function captures what it likes, arrays too, and what [`compile`](crate::compile) makes of it lives in
+/// a cache of the thread that calls it.
+///
+/// ```compile_fail
+/// fn is_send<T: Send>() {}
+/// is_send::<mlx_safe::Closure>();
+/// ```
 pub struct Closure(sys::mlx_closure, PhantomData<*const ()>);
-
-thread_local! {
-    static FAILURE: RefCell<Option<Error>> = const { RefCell::new(None) };
-}
-
-/// The error of the closure that just failed on this thread.
-pub(crate) fn take_failure() -> Option<Error> {
-    FAILURE.with(|failure| failure.borrow_mut().take())
-}
 
 impl Closure {
     /// Hands `function` to MLX.
@@ -36,6 +36,33 @@ impl Closure {
             sys::mlx_closure_new_func_payload(Some(call), Box::into_raw(boxed).cast(), Some(destroy))
         };
         Self(raw, PhantomData)
+    }
+
+    /// Runs `work` with a closure that calls `function`, which may borrow: when `work` has returned, whatever of the
+    /// closure MLX still holds is an error to call.
+    pub(crate) fn scoped<T>(
+        function: &dyn Fn(&[Array]) -> Result<Vec<Array>>,
+        work: impl FnOnce(&Closure) -> T,
+    ) -> T {
+        type Borrowed<'a> = &'a dyn Fn(&[Array]) -> Result<Vec<Array>>;
+        struct End(Rc<Cell<Option<Borrowed<'static>>>>);
+        impl Drop for End {
+            fn drop(&mut self) {
+                self.0.set(None);
+            }
+        }
+        // SAFETY: only the lifetime changes, and `End` takes the reference away before `function`'s borrow ends.
+        let unbound = unsafe { std::mem::transmute::<Borrowed<'_>, Borrowed<'static>>(function) };
+        let slot = Rc::new(Cell::new(Some(unbound)));
+        let closure = Closure::new({
+            let slot = slot.clone();
+            move |inputs| match slot.get() {
+                Some(function) => function(inputs),
+                None => Err(Error::Closure("called after its transformation ended".into())),
+            }
+        });
+        let _end = End(slot);
+        work(&closure)
     }
 
     /// Runs a call that fills an empty closure handle.
@@ -79,33 +106,18 @@ unsafe extern "C" fn call(
     inputs: sys::mlx_vector_array,
     payload: *mut c_void,
 ) -> c_int {
-    let result = catch_unwind(AssertUnwindSafe(|| {
+    callback::run(|| {
         // SAFETY: the payload is the `Function` of `Closure::new`, alive while MLX holds the closure.
         let function = unsafe { &*payload.cast::<Function>() };
         let outputs = function(&VectorArray::borrowed(inputs).to_arrays()?)?;
-        VectorArray::from_arrays(&outputs)
-    }));
-    let error = match result {
-        Ok(Ok(outputs)) => {
-            // SAFETY: `out` is a valid handle that mlx-c frees; the references are copied into it.
-            return unsafe { sys::mlx_vector_array_set(out, outputs.raw()) };
-        }
-        Ok(Err(error)) => error,
-        Err(panic) => {
-            let text = panic.downcast_ref::<&str>().map(ToString::to_string);
-            let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
-            Error::Closure(format!("panicked: {}", text.unwrap_or_default()))
-        }
-    };
-    FAILURE.with(|failure| *failure.borrow_mut() = Some(error));
-    1
+        // SAFETY: `out` is a valid handle that mlx-c frees.
+        unsafe { VectorArray::from_arrays(&outputs)?.copy_to(out) }
+    })
 }
 
 unsafe extern "C" fn destroy(payload: *mut c_void) {
     // SAFETY: the payload came from `Box::into_raw` in `Closure::new`, and MLX calls this once.
-    let function = unsafe { Box::from_raw(payload.cast::<Function>()) };
-    // A captured value whose drop panics must not unwind into C++.
-    let _ = catch_unwind(AssertUnwindSafe(|| drop(function)));
+    unsafe { release::<Function>(payload) };
 }
 
 #[cfg(test)]
@@ -125,5 +137,25 @@ mod tests {
         let panicking = Closure::new(|_| panic!("on purpose"));
         let error = panicking.apply(&[x]).unwrap_err().to_string();
         assert!(error.contains("on purpose"), "{error}");
+    }
+
+    #[test]
+    fn a_scoped_closure_ends_with_its_scope() {
+        let offset = Array::scalar(1.0f32);
+        let add = |x: &[Array]| Ok(vec![x[0].add(&offset)?]);
+        let mut escaped = None;
+        Closure::scoped(&add, |closure| {
+            assert_eq!(closure.apply(&[Array::scalar(1.0f32)]).unwrap()[0].item::<f32>().unwrap(), 2.0);
+            escaped = Some(crate::checkpoint({
+                let copy = Closure::from_op("copy", |out| {
+                    // SAFETY: `out` is empty and `closure` is live; the reference is copied.
+                    unsafe { sys::mlx_closure_set(out, closure.raw()) }
+                });
+                let copy = copy.unwrap();
+                move |x| copy.apply(x)
+            }));
+        });
+        let error = escaped.unwrap().unwrap().apply(&[Array::scalar(1.0f32)]).unwrap_err().to_string();
+        assert!(error.contains("ended"), "{error}");
     }
 }

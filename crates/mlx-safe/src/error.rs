@@ -48,15 +48,8 @@ pub(crate) fn install_handler() {
 unsafe extern "C" fn remember(message: *const c_char, _: *mut c_void) {
     // SAFETY: mlx-c passes a C string that lives for this call.
     let message = unsafe { CStr::from_ptr(message) }.to_string_lossy();
-    // mlx-c appends where in its own sources the exception was caught: no help to a caller.
-    let message = match message.rfind(" at ") {
-        Some(at) if message[at..].rsplit_once(".cpp:").is_some_and(|(_, n)| n.parse::<u32>().is_ok()) => {
-            &message[..at]
-        }
-        _ => &message[..],
-    };
     // A failing closure is reported twice, the second time as "returned a non-zero value": the first report says why.
-    let _ = LAST.try_with(|last| last.borrow_mut().get_or_insert_with(|| message.to_owned()).len());
+    let _ = LAST.try_with(|last| last.borrow_mut().get_or_insert_with(|| message.into_owned()).len());
 }
 
 /// Runs one mlx-c call and turns its return code and message into a `Result`.
@@ -66,10 +59,20 @@ pub(crate) fn check(op: &'static str, call: impl FnOnce() -> c_int) -> Result<()
     if call() == 0 {
         return Ok(());
     }
-    if let Some(error) = crate::closure::take_failure() {
+    if let Some(error) = crate::callback::take_failure() {
         return Err(error);
     }
     Err(Error::Mlx { op, message: take_message() })
+}
+
+/// [`check`] for a call that evaluates: host ops that failed are its failure.
+pub(crate) fn check_evaluation(op: &'static str, call: impl FnOnce() -> c_int) -> Result<()> {
+    check(op, || {
+        let status = call();
+        // SAFETY: takes nothing. It is asked in any case, so that no failure is left for a later evaluation.
+        let host = unsafe { mlx_sys::ortmlx_host_op_check() };
+        if status == 0 { host } else { status }
+    })
 }
 
 /// The message of the call that just failed on this thread.

@@ -63,6 +63,17 @@ impl VectorArray {
         std::mem::ManuallyDrop::new(Self(raw))
     }
 
+    /// Copies the references into a vector of someone else's.
+    ///
+    /// # Safety
+    /// `out` is a live handle.
+    pub(crate) unsafe fn copy_to(&self, out: *mut sys::mlx_vector_array) -> Result<()> {
+        check("vector", || {
+            // SAFETY: both handles are live.
+            unsafe { sys::mlx_vector_array_set(out, self.0) }
+        })
+    }
+
     pub(crate) fn raw(&self) -> sys::mlx_vector_array {
         self.0
     }

@@ -17,6 +17,7 @@
 //! Every call returns MLX's own message in [`Error`]. Nothing prints or ends the process.
 
 mod array;
+mod callback;
 mod closure;
 mod device;
 mod dtype;
@@ -24,8 +25,12 @@ pub mod environment;
 mod error;
 pub mod fast;
 mod handle;
+mod host_op;
+mod host_view;
+mod kernel;
 pub mod memory;
 mod ops;
+mod spec;
 mod stream;
 mod transforms;
 
@@ -34,10 +39,15 @@ pub use closure::Closure;
 pub use device::{Device, DeviceType};
 pub use dtype::{Dtype, Element};
 pub use error::{Error, Result};
+pub use host_op::{HostError, HostOp};
+pub use host_view::{HostView, HostViewMut};
+pub use kernel::{CudaKernel, KernelSource, Launch, MetalKernel, TemplateArg};
 pub use ops::{PadMode, ScatterMode, conv::ConvGeometry};
 pub use ops::{arange, broadcast_arrays, concatenate, einsum, eye, full, linspace, stack, where_, zeros};
+pub use spec::Spec;
 pub use stream::Stream;
-pub use transforms::{async_eval, compile, eval};
+pub use transforms::{async_eval, checkpoint, compile, compile_shapeless, custom_vjp, eval};
+pub use transforms::{grad, jvp, value_and_grad, vjp};
 
 /// The version of the MLX library that is loaded, such as `0.32.2`.
 pub fn version() -> Result<String> {

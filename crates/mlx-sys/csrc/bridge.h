@@ -14,6 +14,61 @@ const void* ortmlx_array_data(mlx_array arr);
 /* Whether an evaluated array's elements lie in row-major order without gaps. */
 bool ortmlx_array_is_row_contiguous(mlx_array arr);
 
+/* One input or output of a host op: `size` elements, row-major without gaps. `data` is null while only types and shapes
+   are asked about. */
+typedef struct ortmlx_view_ {
+  void* data;
+  const int* shape;
+  size_t ndim;
+  size_t size;
+  mlx_dtype dtype;
+} ortmlx_view;
+
+/* Where a callback of a host op leaves its results. */
+typedef struct ortmlx_sink_ {
+  void* ctx;
+} ortmlx_sink;
+
+/* Adds one output's type and shape; not 0 if memory is short. */
+int ortmlx_sink_add_output(ortmlx_sink sink, const int* shape, size_t ndim, mlx_dtype dtype);
+
+/* Says why the callback fails. */
+void ortmlx_sink_set_message(ortmlx_sink sink, const char* text, size_t length);
+
+/* An operation whose evaluation is a function of the host. The callbacks return 0 for success, never throw, and may be
+   called from any thread; `payload` is what they are called with, and `release` is called with it once, at the end, from
+   any thread. */
+typedef struct ortmlx_host_op_ {
+  const char* name;
+  void* payload;
+  int (*infer)(void* payload, const ortmlx_view* inputs, size_t inputs_num, ortmlx_sink sink);
+  int (*run)(
+      void* payload,
+      const ortmlx_view* inputs,
+      size_t inputs_num,
+      const ortmlx_view* outputs,
+      size_t outputs_num,
+      ortmlx_sink sink);
+  int (*vjp)(
+      void* payload,
+      mlx_vector_array* res,
+      const mlx_vector_array primals,
+      const mlx_vector_array cotangents,
+      const mlx_vector_array outputs) /* may be null */;
+  void (*release)(void* payload);
+} ortmlx_host_op;
+
+/* 1, with its message to the error handler, if a host op failed that the calling thread had evaluated since it last asked;
+   else 0. Ask after every evaluation. */
+int ortmlx_host_op_check(void);
+
+/* Adds the operation to the lazy graph, on a stream of the CPU. Takes over `op.payload`, whether it succeeds or not. */
+int ortmlx_host_op_apply(
+    mlx_vector_array* res,
+    const ortmlx_host_op op,
+    const mlx_vector_array inputs,
+    const mlx_stream s);
+
 #ifdef __cplusplus
 }
 #endif

@@ -1,10 +1,18 @@
-//! Evaluation and compilation.
+//! Evaluation, and functions made of functions.
+
+mod compile;
+mod custom;
+mod grad;
 
 use mlx_sys as sys;
 
-use crate::error::check;
+use crate::error::{check, check_evaluation};
 use crate::handle::VectorArray;
-use crate::{Array, Closure, Result};
+use crate::{Array, Result};
+
+pub use compile::{compile, compile_shapeless};
+pub use custom::{checkpoint, custom_vjp};
+pub use grad::{grad, jvp, value_and_grad, vjp};
 
 /// Computes `arrays` now, in one pass over their common graph.
 ///
@@ -12,7 +20,7 @@ use crate::{Array, Closure, Result};
 /// If any operation that they depend on fails.
 pub fn eval<'a>(arrays: impl IntoIterator<Item = &'a Array>) -> Result<()> {
     let arrays = VectorArray::from_arrays(arrays)?;
-    check("eval", || {
+    check_evaluation("eval", || {
         // SAFETY: the vector is live.
         unsafe { sys::mlx_eval(arrays.raw()) }
     })
@@ -27,16 +35,5 @@ pub fn async_eval<'a>(arrays: impl IntoIterator<Item = &'a Array>) -> Result<()>
     check("async_eval", || {
         // SAFETY: the vector is live.
         unsafe { sys::mlx_async_eval(arrays.raw()) }
-    })
-}
-
-/// A compiled form of `function`, traced once for every new input shape, or once in all if `shapeless`.
-///
-/// # Errors
-/// If MLX refuses.
-pub fn compile(function: &Closure, shapeless: bool) -> Result<Closure> {
-    Closure::from_op("compile", |out| {
-        // SAFETY: `out` is empty, `function` is live; MLX shares its reference.
-        unsafe { sys::mlx_compile(out, function.raw(), shapeless) }
     })
 }

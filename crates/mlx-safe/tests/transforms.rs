@@ -1,0 +1,233 @@
+//! Derivatives, compilation and what happens when a closure fails. Expected values are closed forms in float64.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use mlx_safe::{Array, Error, Result};
+use mlx_safe::{checkpoint, compile, compile_shapeless, custom_vjp, grad, jvp, value_and_grad, vjp};
+
+const X: [f32; 3] = [0.5, -1.25, 2.0];
+
+fn x() -> Array {
+    Array::from_slice(&X, &[3]).unwrap()
+}
+
+#[track_caller]
+fn close(array: &Array, expected: impl IntoIterator<Item = f64>) {
+    let found = array.to_vec::<f32>().unwrap();
+    let expected: Vec<f64> = expected.into_iter().collect();
+    assert_eq!(found.len(), expected.len());
+    for (found, expected) in found.iter().zip(expected) {
+        assert!((f64::from(*found) - expected).abs() <= 1e-5 * expected.abs().max(1.0), "{found} {expected}");
+    }
+}
+
+/// x sin x, elementwise.
+fn wave(x: &[Array]) -> Result<Vec<Array>> {
+    Ok(vec![x[0].multiply(&x[0].sin()?)?])
+}
+
+fn wave_at(x: f32) -> (f64, f64) {
+    let x = f64::from(x);
+    (x * x.sin(), x.sin() + x * x.cos())
+}
+
+#[test]
+fn vjp_and_jvp_weigh_the_jacobian() {
+    let weights = [1.0f32, 10.0, -2.0];
+    let w = Array::from_slice(&weights, &[3]).unwrap();
+    let expected = || X.iter().zip(weights).map(|(&x, w)| wave_at(x).1 * f64::from(w));
+    let (values, products) = vjp(wave, &[x()], std::slice::from_ref(&w)).unwrap();
+    close(&values[0], X.iter().map(|&x| wave_at(x).0));
+    close(&products[0], expected());
+    let (values, products) = jvp(wave, &[x()], &[w]).unwrap();
+    close(&values[0], X.iter().map(|&x| wave_at(x).0));
+    close(&products[0], expected());
+}
+
+#[test]
+fn gradients_by_some_inputs_come_in_ascending_order() {
+    // sum(a^2 b c) by c and a.
+    let f = |p: &[Array]| {
+        Ok(vec![p[0].square()?.multiply(&p[1])?.multiply(&p[2])?.sum(&[0], false)?, p[1].clone()])
+    };
+    let b = Array::from_slice(&[3.0f32, -1.0, 0.5], &[3]).unwrap();
+    let c = Array::scalar(4.0f32);
+    let (values, gradients) = value_and_grad(f, &[2, 0])(&[x(), b, c]).unwrap();
+    let b = [3.0, -1.0, 0.5];
+    let squares: Vec<f64> = X.iter().zip(b).map(|(&x, b)| f64::from(x * x) * b).collect();
+    assert_eq!(gradients.len(), 2);
+    close(&values[0], [4.0 * squares.iter().sum::<f64>()]);
+    close(&values[1], b);
+    close(&gradients[0], X.iter().zip(b).map(|(&x, b)| 8.0 * f64::from(x) * b));
+    close(&gradients[1], [squares.iter().sum::<f64>()]);
+}
+
+#[test]
+fn second_derivatives() {
+    // (x^3)'' = 6x
+    let slope = grad(|x| x[0].multiply(&x[0])?.multiply(&x[0]), &[0]);
+    let curvature = grad(move |x| Ok(slope(x)?.remove(0)), &[0]);
+    close(&curvature(&[Array::scalar(1.5f32)]).unwrap()[0], [9.0]);
+}
+
+#[test]
+fn an_own_derivative_is_used() {
+    let f = custom_vjp(wave, |primals, cotangents, outputs| {
+        assert_eq!((primals.len(), cotangents.len(), outputs.len()), (1, 1, 1));
+        Ok(vec![cotangents[0].multiply(&Array::scalar(7.0f32))?])
+    })
+    .unwrap();
+    close(&f.apply(&[x()]).unwrap()[0], X.iter().map(|&x| wave_at(x).0));
+    let slope = grad(|x| f.apply(x)?[0].sum(&[0], false), &[0]);
+    close(&slope(&[x()]).unwrap()[0], [7.0; 3]);
+}
+
+#[test]
+fn wrong_own_derivatives_are_errors() {
+    let cases: [(&str, fn(&[Array]) -> Result<Vec<Array>>); 3] = [
+        ("0 arrays", |_| Ok(Vec::new())),
+        ("shape [2]", |_| Ok(vec![Array::from_slice(&[1.0f32; 2], &[2])?])),
+        ("on purpose", |_| panic!("on purpose")),
+    ];
+    for (word, wrong) in cases {
+        let f = custom_vjp(wave, move |_, cotangents, _| wrong(cotangents)).unwrap();
+        let slope = grad(|x| f.apply(x)?[0].sum(&[0], false), &[0]);
+        let error = slope(&[x()]).unwrap_err().to_string();
+        assert!(error.contains(word), "{error}");
+    }
+}
+
+#[test]
+fn a_checkpoint_computes_again() {
+    let calls = Rc::new(Cell::new(0));
+    let counted = calls.clone();
+    let f = checkpoint(move |x| {
+        counted.set(counted.get() + 1);
+        wave(x)
+    })
+    .unwrap();
+    let slope = grad(|x| f.apply(x)?[0].sum(&[0], false), &[0]);
+    close(&slope(&[x()]).unwrap()[0], X.iter().map(|&x| wave_at(x).1));
+    assert_eq!(calls.get(), 2);
+}
+
+/// A function of the first input that counts its calls.
+fn counted() -> (Rc<Cell<i32>>, impl Fn(&[Array]) -> Result<Vec<Array>>) {
+    let calls = Rc::new(Cell::new(0));
+    let counted = calls.clone();
+    let f = move |x: &[Array]| {
+        counted.set(counted.get() + 1);
+        wave(x)
+    };
+    (calls, f)
+}
+
+#[test]
+fn compiled_functions_trace_once_for_every_shape() {
+    let (calls, f) = counted();
+    let f = compile(f).unwrap();
+    for n in [3, 3, 2, 3, 2, 0] {
+        let x = Array::from_slice(&X[..n], &[n as i32]).unwrap();
+        close(&f.apply(&[x]).unwrap()[0], X[..n].iter().map(|&x| wave_at(x).0));
+    }
+    assert_eq!(calls.get(), 3);
+}
+
+#[test]
+fn shapeless_functions_trace_once() {
+    let (calls, f) = counted();
+    let f = compile_shapeless(f).unwrap();
+    for n in [3, 2, 0, 1] {
+        let x = Array::from_slice(&X[..n], &[n as i32]).unwrap();
+        close(&f.apply(&[x]).unwrap()[0], X[..n].iter().map(|&x| wave_at(x).0));
+    }
+    assert_eq!(calls.get(), 1);
+}
+
+#[test]
+fn compiling_and_differentiating_mix() {
+    let f = Rc::new(compile(wave).unwrap());
+    let slope = grad(|x| f.apply(x)?[0].sum(&[0], false), &[0]);
+    close(&slope(&[x()]).unwrap()[0], X.iter().map(|&x| wave_at(x).1));
+    let inner = f.clone();
+    let compiled = compile(move |x| {
+        let slope = grad(|x| inner.apply(x)?[0].sum(&[0], false), &[0]);
+        slope(x)
+    });
+    close(&compiled.unwrap().apply(&[x()]).unwrap()[0], X.iter().map(|&x| wave_at(x).1));
+}
+
+#[test]
+fn a_failed_trace_is_tried_again() {
+    let calls = Cell::new(0);
+    let f = compile(move |x| {
+        calls.set(calls.get() + 1);
+        match calls.get() {
+            1 => Err(Error::Closure("not yet".into())),
+            2 => panic!("nor yet"),
+            3 => Ok(vec![x[0].reshape(&[7])?]),
+            4 => Ok(vec![Array::scalar(x[0].to_vec::<f32>()?[0])]),
+            _ => wave(x),
+        }
+    })
+    .unwrap();
+    for word in ["not yet", "nor yet", "reshape", "eval"] {
+        let error = f.apply(&[x()]).unwrap_err().to_string();
+        assert!(error.contains(word), "{word}: {error}");
+    }
+    close(&f.apply(&[x()]).unwrap()[0], X.iter().map(|&x| wave_at(x).0));
+}
+
+#[test]
+fn failures_of_every_transformation_reach_the_caller() {
+    let failures: [(&str, fn(&[Array]) -> Result<Vec<Array>>); 3] = [
+        ("my own", |_| Err(Error::Closure("my own".into()))),
+        ("on purpose", |_| panic!("on purpose")),
+        ("matmul", |x| Ok(vec![x[0].matmul(&Array::from_slice(&[1.0f32; 2], &[2])?)?])),
+    ];
+    for (word, f) in failures {
+        let errors = [
+            vjp(f, &[x()], &[x()]).unwrap_err(),
+            jvp(f, &[x()], &[x()]).unwrap_err(),
+            value_and_grad(f, &[0])(&[x()]).unwrap_err(),
+            grad(move |x| Ok(f(x)?.remove(0)), &[0])(&[x()]).unwrap_err(),
+            compile(f).unwrap().apply(&[x()]).unwrap_err(),
+            compile_shapeless(f).unwrap().apply(&[x()]).unwrap_err(),
+            checkpoint(f).unwrap().apply(&[x()]).unwrap_err(),
+            custom_vjp(f, |_, c, _| Ok(c.to_vec())).unwrap().apply(&[x()]).unwrap_err(),
+        ];
+        for error in errors {
+            assert!(error.to_string().contains(word), "{word}: {error}");
+        }
+    }
+    close(&wave(&[x()]).unwrap()[0], X.iter().map(|&x| wave_at(x).0));
+}
+
+#[test]
+fn misuse_is_an_error() {
+    let sum = |x: &[Array]| x[0].sum(&[0], false);
+    let both = |x: &[Array]| Ok(vec![x[0].sum(&[0], false)?]);
+    let none = |_: &[Array]| Ok(Vec::new());
+    assert!(value_and_grad(none, &[0])(&[x()]).is_err());
+    assert!(value_and_grad(wave, &[0])(&[x()]).unwrap_err().to_string().contains("scalar"));
+    assert!(grad(sum, &[])(&[x()]).is_err());
+    assert!(grad(sum, &[0, 0])(&[x()]).is_err());
+    assert!(grad(sum, &[1])(&[x()]).is_err());
+    assert!(grad(sum, &[-1])(&[x()]).is_err());
+    assert!(grad(|_| Ok(Array::scalar(1.0f32)), &[0])(&[]).is_err());
+    assert!(vjp(both, &[x()], &[]).is_err());
+    assert!(vjp(both, &[x()], &[x()]).is_err());
+    assert!(vjp(none, &[x()], &[x()]).is_err());
+    assert!(vjp(none, &[], &[]).unwrap().1.is_empty());
+    assert!(jvp(both, &[x()], &[]).is_err());
+    assert!(jvp(both, &[x()], &[Array::scalar(1.0f32)]).is_err());
+    assert!(compile(none).unwrap().apply(&[]).unwrap().is_empty());
+}
+
+#[test]
+fn per_cent_signs_in_messages_are_text() {
+    let f = compile(|_| Err(Error::Closure("%s%n%d".into()))).unwrap();
+    assert!(f.apply(&[]).unwrap_err().to_string().contains("%s%n%d"));
+    assert!(mlx_safe::einsum("%s%s%n%n", &[x()]).is_err());
+}

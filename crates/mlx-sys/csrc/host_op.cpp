@@ -1,0 +1,300 @@
+// A Primitive whose evaluation is a callback: the host ops of mlx-safe.
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bridge.h"
+#include "mlx/backend/cpu/encoder.h"
+#include "mlx/c/error.h"
+#include "mlx/c/private/mlx.h"
+#include "mlx/mlx.h"
+#include "mlx/primitives.h"
+
+namespace {
+
+namespace mx = mlx::core;
+
+// What a callback leaves behind.
+struct Results {
+  std::vector<mx::Shape> shapes;
+  std::vector<mx::Dtype> dtypes;
+  std::string message;
+
+  ortmlx_sink sink() {
+    return {this};
+  }
+};
+
+Results& results(ortmlx_sink sink) {
+  return *static_cast<Results*>(sink.ctx);
+}
+
+// The first failure of what one thread evaluates. MLX loses count of its tasks when one throws on a stream's thread, and
+// after about a hundred every evaluation waits for ever: so failures are left here instead.
+class Failures {
+ public:
+  void add(const char* text) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (!first_) {
+      first_ = text;
+    }
+  }
+
+  std::optional<std::string> take() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return std::exchange(first_, std::nullopt);
+  }
+
+  static const std::shared_ptr<Failures>& of_this_thread() {
+    static thread_local auto failures = std::make_shared<Failures>();
+    return failures;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::optional<std::string> first_;
+};
+
+// The callbacks with a payload that is released with the last copy.
+struct Callbacks {
+  explicit Callbacks(const ortmlx_host_op& op) : payload(op.payload, op.release), name(op.name), op(op) {}
+
+  std::shared_ptr<void> payload;
+  std::string name;
+  ortmlx_host_op op;
+
+  [[noreturn]] void fail(const std::string& why) const {
+    throw std::runtime_error("host op '" + name + "': " + why);
+  }
+
+  Results infer(const std::vector<mx::array>& inputs) const;
+  void run(std::vector<mx::array>& inputs, std::vector<mx::array>& outputs) const;
+};
+
+ortmlx_view view(const mx::array& a, void* data) {
+  return {data, a.shape().data(), a.ndim(), a.size(), mlx_dtype_to_c(a.dtype())};
+}
+
+// Views of evaluated arrays.
+std::vector<ortmlx_view> views(std::vector<mx::array>& arrays) {
+  std::vector<ortmlx_view> all;
+  for (auto& a : arrays) {
+    all.push_back(view(a, a.data<void>()));
+  }
+  return all;
+}
+
+Results Callbacks::infer(const std::vector<mx::array>& inputs) const {
+  std::vector<ortmlx_view> specs;
+  for (const auto& a : inputs) {
+    specs.push_back(view(a, nullptr));
+  }
+  Results found;
+  if (op.infer(payload.get(), specs.data(), specs.size(), found.sink()) != 0) {
+    fail(found.message);
+  }
+  return found;
+}
+
+void Callbacks::run(std::vector<mx::array>& inputs, std::vector<mx::array>& outputs) const {
+  for (auto& out : outputs) {
+    // The callback gets references to these bytes, so they must have values before it has written any.
+    std::memset(out.data<void>(), 0, out.nbytes());
+  }
+  auto in = views(inputs);
+  auto out = views(outputs);
+  Results failure;
+  if (op.run(payload.get(), in.data(), in.size(), out.data(), out.size(), failure.sink()) != 0) {
+    fail(failure.message);
+  }
+}
+
+// A vector that a callback borrows.
+class Lent {
+ public:
+  explicit Lent(const std::vector<mx::array>& arrays) : handle_(mlx_vector_array_new_(arrays)) {}
+  ~Lent() {
+    mlx_vector_array_free_(handle_);
+  }
+  Lent(const Lent&) = delete;
+  Lent& operator=(const Lent&) = delete;
+
+  mlx_vector_array& handle() {
+    return handle_;
+  }
+
+ private:
+  mlx_vector_array handle_;
+};
+
+std::vector<mx::array> weak_copies(const std::vector<mx::array>& arrays) {
+  std::vector<mx::array> copies;
+  for (const auto& a : arrays) {
+    copies.push_back(mx::array::unsafe_weak_copy(a));
+  }
+  return copies;
+}
+
+class HostOp : public mx::Primitive {
+ public:
+  HostOp(mx::Stream stream, std::shared_ptr<const Callbacks> callbacks)
+      : Primitive(stream), callbacks_(std::move(callbacks)) {}
+
+  void eval_cpu(const std::vector<mx::array>& inputs, std::vector<mx::array>& outputs) override {
+    for (const auto& in : inputs) {
+      if (!in.flags().row_contiguous) {
+        callbacks_->fail("an input is not row-major");
+      }
+    }
+    auto& encoder = mx::cpu::get_command_encoder(stream());
+    for (const auto& in : inputs) {
+      encoder.set_input_array(in);
+    }
+    for (auto& out : outputs) {
+      out.set_data(mx::allocator::malloc(out.nbytes()));
+      encoder.set_output_array(out);
+    }
+    // MLX keeps the buffers alive until the tasks before its next one are done.
+    encoder.dispatch(
+        [callbacks = callbacks_,
+         failures = Failures::of_this_thread(),
+         in = weak_copies(inputs),
+         out = weak_copies(outputs)]() mutable {
+          try {
+            callbacks->run(in, out);
+          } catch (std::exception& e) {
+            failures->add(e.what());
+          }
+        });
+  }
+
+  void eval_gpu(const std::vector<mx::array>&, std::vector<mx::array>&) override {
+    callbacks_->fail("runs on streams of the CPU only");
+  }
+
+  std::vector<mx::array> vjp(
+      const std::vector<mx::array>& primals,
+      const std::vector<mx::array>& cotangents,
+      const std::vector<int>& argnums,
+      const std::vector<mx::array>& outputs) override {
+    if (callbacks_->op.vjp == nullptr) {
+      callbacks_->fail("has no vjp, so it cannot be differentiated");
+    }
+    Lent lent_primals(primals), lent_cotangents(cotangents), lent_outputs(outputs), result({});
+    int status = callbacks_->op.vjp(
+        callbacks_->payload.get(),
+        &result.handle(),
+        lent_primals.handle(),
+        lent_cotangents.handle(),
+        lent_outputs.handle());
+    if (status != 0) {
+      callbacks_->fail("its vjp failed");
+    }
+    const auto& all = mlx_vector_array_get_(result.handle());
+    if (all.size() != primals.size()) {
+      callbacks_->fail("its vjp must return one array for every input");
+    }
+    std::vector<mx::array> wanted;
+    for (int i : argnums) {
+      if (all[i].shape() != primals[i].shape()) {
+        std::ostringstream why;
+        why << "its vjp returned shape " << all[i].shape() << " for an input of shape " << primals[i].shape();
+        callbacks_->fail(why.str());
+      }
+      wanted.push_back(all[i]);
+    }
+    return wanted;
+  }
+
+  std::vector<mx::array> jvp(
+      const std::vector<mx::array>&,
+      const std::vector<mx::array>&,
+      const std::vector<int>&) override {
+    callbacks_->fail("has no jvp");
+  }
+
+  std::pair<std::vector<mx::array>, std::vector<int>> vmap(
+      const std::vector<mx::array>&,
+      const std::vector<int>&) override {
+    callbacks_->fail("cannot be vectorised by vmap");
+  }
+
+  const char* name() const override {
+    return callbacks_->name.c_str();
+  }
+
+  // MLX compares primitives of one type only.
+  bool is_equivalent(const Primitive& other) const override {
+    return static_cast<const HostOp&>(other).callbacks_->payload == callbacks_->payload;
+  }
+
+  std::vector<mx::Shape> output_shapes(const std::vector<mx::array>& inputs) override {
+    return callbacks_->infer(inputs).shapes;
+  }
+
+ private:
+  std::shared_ptr<const Callbacks> callbacks_;
+};
+
+} // namespace
+
+extern "C" int ortmlx_sink_add_output(ortmlx_sink sink, const int* shape, size_t ndim, mlx_dtype dtype) {
+  try {
+    results(sink).shapes.emplace_back(shape, shape + ndim);
+    results(sink).dtypes.push_back(mlx_dtype_to_cpp(dtype));
+    return 0;
+  } catch (std::exception&) {
+    return 1;
+  }
+}
+
+extern "C" void ortmlx_sink_set_message(ortmlx_sink sink, const char* text, size_t length) {
+  try {
+    results(sink).message.assign(text, length);
+  } catch (std::exception&) {
+    // Memory is short: the failure is reported without its reason.
+  }
+}
+
+extern "C" int ortmlx_host_op_check(void) {
+  try {
+    auto failure = Failures::of_this_thread()->take();
+    if (failure) {
+      mlx_error(failure->c_str());
+    }
+    return failure.has_value();
+  } catch (std::exception& e) {
+    mlx_error(e.what());
+    return 1;
+  }
+}
+
+extern "C" int ortmlx_host_op_apply(
+    mlx_vector_array* res,
+    const ortmlx_host_op op,
+    const mlx_vector_array inputs,
+    const mlx_stream s) {
+  try {
+    auto callbacks = std::make_shared<const Callbacks>(op);
+    auto stream = mlx_stream_get_(s);
+    std::vector<mx::array> dense;
+    for (const auto& a : mlx_vector_array_get_(inputs)) {
+      dense.push_back(mx::contiguous(a, false, stream));
+    }
+    auto outputs = callbacks->infer(dense);
+    mlx_vector_array_set_(
+        *res,
+        mx::array::make_arrays(
+            std::move(outputs.shapes), outputs.dtypes, std::make_shared<HostOp>(stream, callbacks), dense));
+    return 0;
+  } catch (std::exception& e) {
+    mlx_error(e.what());
+    return 1;
+  }
+}
