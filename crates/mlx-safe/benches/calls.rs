@@ -24,7 +24,12 @@ mod raw {
     pub fn scalar(value: f32) -> Handle {
         // SAFETY: one element is read from `value` and copied.
         Handle(unsafe {
-            sys::mlx_array_new_data((&raw const value).cast(), std::ptr::null(), 0, sys::mlx_dtype__MLX_FLOAT32)
+            sys::mlx_array_new_data(
+                (&raw const value).cast(),
+                std::ptr::null(),
+                0,
+                sys::mlx_dtype__MLX_FLOAT32,
+            )
         })
     }
 

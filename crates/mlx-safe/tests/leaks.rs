@@ -1,4 +1,5 @@
 //! Resident memory stays flat while handles of every kind are made and dropped by the hundred thousand.
+#![allow(clippy::unwrap_used)]
 #![cfg(target_os = "linux")]
 
 use std::time::Instant;

@@ -1,4 +1,5 @@
 //! Which types cross threads, and several threads at work at once.
+#![allow(clippy::unwrap_used)]
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
 //! Derivatives, compilation and what happens when a closure fails. Expected values are closed forms in float64.
+#![allow(clippy::unwrap_used)]
 
 use std::cell::Cell;
 use std::rc::Rc;
