@@ -7,6 +7,8 @@ use std::rc::Rc;
 use mlx_safe::{Array, Error, Result};
 use mlx_safe::{checkpoint, compile, compile_shapeless, custom_vjp, grad, jvp, value_and_grad, vjp};
 
+type Function = fn(&[Array]) -> Result<Vec<Array>>;
+
 const X: [f32; 3] = [0.5, -1.25, 2.0];
 
 fn x() -> Array {
@@ -86,7 +88,7 @@ fn an_own_derivative_is_used() {
 
 #[test]
 fn wrong_own_derivatives_are_errors() {
-    let cases: [(&str, fn(&[Array]) -> Result<Vec<Array>>); 3] = [
+    let cases: [(&str, Function); 3] = [
         ("0 arrays", |_| Ok(Vec::new())),
         ("shape [2]", |_| Ok(vec![Array::from_slice(&[1.0f32; 2], &[2])?])),
         ("on purpose", |_| panic!("on purpose")),
@@ -102,32 +104,25 @@ fn wrong_own_derivatives_are_errors() {
 #[test]
 fn a_checkpoint_computes_again() {
     let calls = Rc::new(Cell::new(0));
-    let counted = calls.clone();
-    let f = checkpoint(move |x| {
-        counted.set(counted.get() + 1);
-        wave(x)
-    })
-    .unwrap();
+    let f = checkpoint(counting(&calls)).unwrap();
     let slope = grad(|x| f.apply(x)?[0].sum(&[0], false), &[0]);
     close(&slope(&[x()]).unwrap()[0], X.iter().map(|&x| wave_at(x).1));
     assert_eq!(calls.get(), 2);
 }
 
-/// A function of the first input that counts its calls.
-fn counted() -> (Rc<Cell<i32>>, impl Fn(&[Array]) -> Result<Vec<Array>>) {
-    let calls = Rc::new(Cell::new(0));
-    let counted = calls.clone();
-    let f = move |x: &[Array]| {
-        counted.set(counted.get() + 1);
+/// [`wave`] that counts its calls.
+fn counting(calls: &Rc<Cell<i32>>) -> impl Fn(&[Array]) -> Result<Vec<Array>> + use<> {
+    let calls = calls.clone();
+    move |x| {
+        calls.set(calls.get() + 1);
         wave(x)
-    };
-    (calls, f)
+    }
 }
 
 #[test]
 fn compiled_functions_trace_once_for_every_shape() {
-    let (calls, f) = counted();
-    let f = compile(f).unwrap();
+    let calls = Rc::new(Cell::new(0));
+    let f = compile(counting(&calls)).unwrap();
     for n in [3, 3, 2, 3, 2, 0] {
         let x = Array::from_slice(&X[..n], &[n as i32]).unwrap();
         close(&f.apply(&[x]).unwrap()[0], X[..n].iter().map(|&x| wave_at(x).0));
@@ -137,8 +132,8 @@ fn compiled_functions_trace_once_for_every_shape() {
 
 #[test]
 fn shapeless_functions_trace_once() {
-    let (calls, f) = counted();
-    let f = compile_shapeless(f).unwrap();
+    let calls = Rc::new(Cell::new(0));
+    let f = compile_shapeless(counting(&calls)).unwrap();
     for n in [3, 2, 0, 1] {
         let x = Array::from_slice(&X[..n], &[n as i32]).unwrap();
         close(&f.apply(&[x]).unwrap()[0], X[..n].iter().map(|&x| wave_at(x).0));
@@ -182,7 +177,7 @@ fn a_failed_trace_is_tried_again() {
 
 #[test]
 fn failures_of_every_transformation_reach_the_caller() {
-    let failures: [(&str, fn(&[Array]) -> Result<Vec<Array>>); 3] = [
+    let failures: [(&str, Function); 3] = [
         ("my own", |_| Err(Error::Closure("my own".into()))),
         ("on purpose", |_| panic!("on purpose")),
         ("matmul", |x| Ok(vec![x[0].matmul(&Array::from_slice(&[1.0f32; 2], &[2])?)?])),
