@@ -28,8 +28,6 @@ methods! {
     tile(repeats: &[i32]) => mlx_tile(repeats.as_ptr(), repeats.len());
     /// Every element repeated along `axis`.
     repeat(repeats: i32, axis: i32) => mlx_repeat_axis(repeats, axis);
-    /// The same elements, row-major without gaps.
-    contiguous() => mlx_contiguous(false);
     /// Zero above diagonal `k`.
     tril(k: i32) => mlx_tril(k);
     /// Zero below diagonal `k`.
@@ -55,6 +53,20 @@ impl PadMode {
 }
 
 impl Array {
+    /// The same elements, row-major without gaps.
+    pub fn contiguous(&self) -> Result<Array> {
+        // MLX's CUDA back end does not survive this operation on an array without elements, which has no gaps anyway.
+        if self.size() == 0 {
+            return Ok(self.clone());
+        }
+        Stream::with_current(|s| {
+            Array::from_op("contiguous", |out| {
+                // SAFETY: handles are live; `out` is empty.
+                unsafe { sys::mlx_contiguous(out, self.raw(), false, s) }
+            })
+        })
+    }
+
     /// `low[i]` elements before and `high[i]` after axis `axes[i]`, filled by `mode`; `value` is a scalar of the array's
     /// type.
     ///

@@ -115,8 +115,9 @@ fn native(x: &Array, w: &Array, axes: &[Axis], groups: i32) -> Result<Array, Low
     let last: Vec<i32> = [0].into_iter().chain(2..rank).chain([1]).collect();
     let first: Vec<i32> = [0, rank - 1].into_iter().chain(1..rank - 1).collect();
     let (x, w) = (x.transpose(&last)?, w.transpose(&last)?);
-    let y = if groups > 1 && axes.len() > 2 {
-        // MLX takes groups on one and two axes only.
+    let spread = geometry.input_dilation.iter().any(|&step| step > 1);
+    let y = if groups > 1 && (spread || axes.len() > 2) {
+        // MLX takes groups on one and two axes only, and its CUDA back end mixes them up when the input is spread.
         geometry.groups = 1;
         let cuts = |n: i32| (1..groups).map(|g| g * (n / groups)).collect::<Vec<_>>();
         let (xs, ws) = (x.split(&cuts(x.dim(-1)?), -1)?, w.split(&cuts(w.dim(0)?), 0)?);
