@@ -43,6 +43,20 @@ impl Array {
         Ok(array)
     }
 
+    /// The same for a call that fills two.
+    pub(crate) fn pair_from_op(
+        op: &'static str,
+        call: impl FnOnce(*mut sys::mlx_array, *mut sys::mlx_array) -> c_int,
+    ) -> Result<(Self, Self)> {
+        install_handler();
+        // SAFETY: makes an empty handle.
+        let mut first = Self(unsafe { sys::mlx_array_new() }, PhantomData);
+        // SAFETY: as above.
+        let mut second = Self(unsafe { sys::mlx_array_new() }, PhantomData);
+        check(op, || call(&mut first.0, &mut second.0))?;
+        Ok((first, second))
+    }
+
     pub(crate) fn raw(&self) -> sys::mlx_array {
         self.0
     }
@@ -223,6 +237,19 @@ impl Array {
         })
     }
 
+    /// Computes the array and writes its values as MLX prints them, long ones shortened. `Display` and `Debug` never
+    /// compute.
+    ///
+    /// # Errors
+    /// If the evaluation fails.
+    pub fn format_values(&self) -> Result<String> {
+        self.eval()?;
+        crate::handle::read_string("format_values", |out| {
+            // SAFETY: `out` is a valid, empty string handle and the array is live.
+            unsafe { sys::mlx_array_tostring(out, self.0) }
+        })
+    }
+
     /// The value of an array of one element.
     ///
     /// # Errors
@@ -236,18 +263,18 @@ impl Array {
 }
 
 /// The number of elements of `shape`; `None` if a size is negative or the product overflows.
-fn elements(shape: &[i32]) -> Option<usize> {
+pub(crate) fn elements(shape: &[i32]) -> Option<usize> {
     shape.iter().try_fold(1usize, |n, &d| n.checked_mul(usize::try_from(d).ok()?))
 }
 
-/// Type and shape; never evaluates.
-/// For messages: `shape [2, 3]`.
+/// For messages: `shape [2, 3]`. Never computes; see [`Array::format_values`].
 impl fmt::Display for Array {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "shape {:?}", self.shape())
     }
 }
 
+/// Type and shape: `Array(Float32[2, 3])`. Never computes.
 impl fmt::Debug for Array {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Array({:?}{:?})", self.dtype(), self.shape())

@@ -2,6 +2,7 @@
 
 use half::{bf16, f16};
 use mlx_sys as sys;
+use num_complex::Complex32;
 
 /// The element type of an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -21,6 +22,7 @@ pub enum Dtype {
     /// CPU only.
     Float64,
     Bfloat16,
+    /// Two float32: real and imaginary.
     Complex64,
 }
 
@@ -103,5 +105,5 @@ macro_rules! elements {
 elements! {
     bool => Bool, u8 => Uint8, u16 => Uint16, u32 => Uint32, u64 => Uint64,
     i8 => Int8, i16 => Int16, i32 => Int32, i64 => Int64,
-    f16 => Float16, bf16 => Bfloat16, f32 => Float32, f64 => Float64
+    f16 => Float16, bf16 => Bfloat16, f32 => Float32, f64 => Float64, Complex32 => Complex64
 }

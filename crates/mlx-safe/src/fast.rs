@@ -1,32 +1,27 @@
 //! MLX's fused operations (`mlx.core.fast`).
 
-use std::ffi::CString;
-
-use mlx_sys as sys;
-
+use crate::Array;
+use crate::Result;
 use crate::error::argument;
-use crate::{Array, Result, Stream};
+use crate::handle::optional_float;
+use crate::ops::{functions, op};
 
-/// Layer normalisation over the last axis of `x` (..., D); `weight` and `bias` are (D).
-pub fn layer_norm(x: &Array, weight: Option<&Array>, bias: Option<&Array>, eps: f32) -> Result<Array> {
-    let (w, b) = (Array::raw_or_null(weight), Array::raw_or_null(bias));
-    Stream::with_current(|s| {
-        Array::from_op("layer_norm", |out| {
-            // SAFETY: every handle is live or the null that mlx-c allows there; `out` is empty.
-            unsafe { sys::mlx_fast_layer_norm(out, x.raw(), w, b, eps, s) }
-        })
-    })
-}
-
-/// Root mean square normalisation over the last axis of `x` (..., D); `weight` is (D).
-pub fn rms_norm(x: &Array, weight: Option<&Array>, eps: f32) -> Result<Array> {
-    let w = Array::raw_or_null(weight);
-    Stream::with_current(|s| {
-        Array::from_op("rms_norm", |out| {
-            // SAFETY: every handle is live or the null that mlx-c allows there; `out` is empty.
-            unsafe { sys::mlx_fast_rms_norm(out, x.raw(), w, eps, s) }
-        })
-    })
+functions! {
+    /// Layer normalisation over the last axis of `x` (..., D); `weight` and `bias` are (D).
+    layer_norm(x: &Array, weight: Option<&Array>, bias: Option<&Array>, eps: f32)
+        => mlx_fast_layer_norm(x.raw(), Array::raw_or_null(weight), Array::raw_or_null(bias), eps);
+    /// Root mean square normalisation over the last axis of `x` (..., D); `weight` is (D).
+    rms_norm(x: &Array, weight: Option<&Array>, eps: f32)
+        => mlx_fast_rms_norm(x.raw(), Array::raw_or_null(weight), eps);
+    /// Cross entropy of `logits` (..., C) with class indices `targets` (...), in range: (...).
+    cross_entropy(logits: &Array, targets: &Array) => mlx_fast_cross_entropy(logits.raw(), targets.raw());
+    /// Rotary positions of `x` (..., L, E): the first `dims` of E turn by (position + `offset`) `scale` times `base`^(-2i/dims),
+    /// or 1 / `freqs[i]` (dims / 2) instead of `base`. Pairs are neighbours if `traditional`, else half of `dims` apart.
+    rope(x: &Array, dims: i32, traditional: bool, base: Option<f32>, scale: f32, offset: i32, freqs: Option<&Array>)
+        => mlx_fast_rope(x.raw(), dims, traditional, optional_float(base), scale, offset, Array::raw_or_null(freqs));
+    /// [`rope`] with an offset that is an array: a scalar, or one for each of the first axis.
+    rope_dynamic(x: &Array, dims: i32, traditional: bool, base: Option<f32>, scale: f32, offset: &Array, freqs: Option<&Array>)
+        => mlx_fast_rope_dynamic(x.raw(), dims, traditional, optional_float(base), scale, offset.raw(), Array::raw_or_null(freqs));
 }
 
 /// The mask of an attention.
@@ -41,6 +36,9 @@ pub enum Mask<'a> {
 }
 
 /// softmax(`scale` Q K^T + mask) V for Q (B, H, L, E), K (B, Hk, S, E), V (B, Hk, S, Ev); H is a multiple of Hk.
+///
+/// # Errors
+/// If shapes do not fit or an array is empty.
 pub fn scaled_dot_product_attention(
     queries: &Array,
     keys: &Array,
@@ -48,32 +46,35 @@ pub fn scaled_dot_product_attention(
     scale: f32,
     mask: Mask<'_>,
 ) -> Result<Array> {
+    scaled_dot_product_attention_with_sinks(queries, keys, values, scale, mask, None)
+}
+
+/// The same with one more logit a head, `sinks` (H), that takes part in the softmax and has no value.
+///
+/// # Errors
+/// If shapes do not fit or an array is empty.
+pub fn scaled_dot_product_attention_with_sinks(
+    queries: &Array,
+    keys: &Array,
+    values: &Array,
+    scale: f32,
+    mask: Mask<'_>,
+    sinks: Option<&Array>,
+) -> Result<Array> {
+    // MLX divides by the number of key heads, and by sizes of its blocks.
+    if [queries, keys, values].iter().any(|x| x.size() == 0) {
+        let shapes = format!("{queries:?}, {keys:?}, {values:?} hold nothing to attend to");
+        return argument("scaled_dot_product_attention", shapes);
+    }
     let (mode, array) = match mask {
-        Mask::None => ("", None),
-        Mask::Causal => ("causal", None),
-        Mask::Array(array) => ("array", Some(array)),
+        Mask::None => (c"", None),
+        Mask::Causal => (c"causal", None),
+        Mask::Array(array) => (c"array", Some(array)),
     };
-    let Ok(mode) = CString::new(mode) else {
-        return argument("scaled_dot_product_attention", "bad mask mode");
-    };
-    let null = Array::raw_or_null(None);
-    Stream::with_current(|s| {
-        Array::from_op("scaled_dot_product_attention", |out| {
-            // SAFETY: every handle is live or the null that mlx-c allows there; `mode` outlives the call.
-            unsafe {
-                sys::mlx_fast_scaled_dot_product_attention(
-                    out,
-                    queries.raw(),
-                    keys.raw(),
-                    values.raw(),
-                    scale,
-                    mode.as_ptr(),
-                    Array::raw_or_null(array),
-                    null,
-                    false,
-                    s,
-                )
-            }
-        })
-    })
+    let (q, k, v, mode) = (queries.raw(), keys.raw(), values.raw(), mode.as_ptr());
+    let (mask, sinks) = (Array::raw_or_null(array), Array::raw_or_null(sinks));
+    op!(
+        "scaled_dot_product_attention",
+        mlx_fast_scaled_dot_product_attention(q, k, v, scale, mode, mask, sinks, false)
+    )
 }

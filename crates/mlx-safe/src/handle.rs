@@ -5,7 +5,7 @@ use std::ffi::{CStr, c_int};
 use mlx_sys as sys;
 
 use crate::error::{check, install_handler};
-use crate::{Array, Result};
+use crate::{Array, Dtype, Result};
 
 /// Runs a call that fills a string and copies it out.
 pub(crate) fn read_string(
@@ -97,4 +97,16 @@ impl Drop for VectorArray {
         // SAFETY: we own the handle, and this is its last use.
         unsafe { sys::mlx_vector_array_free(self.0) };
     }
+}
+
+pub(crate) fn optional_int(value: Option<i32>) -> sys::mlx_optional_int {
+    sys::mlx_optional_int { value: value.unwrap_or_default(), has_value: value.is_some() }
+}
+
+pub(crate) fn optional_float(value: Option<f32>) -> sys::mlx_optional_float {
+    sys::mlx_optional_float { value: value.unwrap_or_default(), has_value: value.is_some() }
+}
+
+pub(crate) fn optional_dtype(value: Option<Dtype>) -> sys::mlx_optional_dtype {
+    sys::mlx_optional_dtype { value: value.unwrap_or(Dtype::Float32).raw(), has_value: value.is_some() }
 }

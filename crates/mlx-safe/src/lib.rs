@@ -19,31 +19,41 @@
 mod array;
 mod callback;
 mod closure;
+pub mod cuda;
 mod device;
 mod dtype;
 pub mod environment;
 mod error;
 pub mod fast;
+pub mod fft;
 mod handle;
 mod host_op;
 mod host_view;
+mod interop;
+pub mod io;
 mod kernel;
+pub mod linalg;
 pub mod memory;
+pub mod metal;
 mod ops;
+pub mod random;
 mod spec;
 mod stream;
 mod transforms;
 
 pub use array::Array;
 pub use closure::Closure;
-pub use device::{Device, DeviceType};
+pub use device::{Device, DeviceType, Property};
 pub use dtype::{Dtype, Element};
 pub use error::{Error, Result};
 pub use host_op::{HostError, HostOp};
 pub use host_view::{HostView, HostViewMut};
 pub use kernel::{CudaKernel, KernelSource, Launch, MetalKernel, TemplateArg};
-pub use ops::{PadMode, ScatterMode, conv::ConvGeometry};
-pub use ops::{arange, broadcast_arrays, concatenate, einsum, eye, full, linspace, stack, where_, zeros};
+pub use ops::{Axes, Indexing, PadMode, Pick, Picks, Quantization, ScatterMode, Side, conv::ConvGeometry};
+pub use ops::{
+    arange, bartlett, blackman, broadcast_arrays, concatenate, depends, einsum, eye, full, hamming, hanning,
+    identity, linspace, linspace_endpoint, meshgrid, ones, stack, tri, where_, zeros,
+};
 pub use spec::Spec;
 pub use stream::Stream;
 pub use transforms::{async_eval, checkpoint, compile, compile_shapeless, custom_vjp, eval};

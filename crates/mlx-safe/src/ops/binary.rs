@@ -1,7 +1,9 @@
-//! Element-wise operations of two arrays, with broadcasting and MLX's type promotion; and products of matrices.
+//! Element-wise operations of two arrays, with broadcasting and MLX's type promotion. Shapes that do not broadcast are
+//! errors.
 
-use super::methods;
-use crate::Array;
+use super::{methods, op_vec};
+use crate::error::argument;
+use crate::{Array, Result};
 
 methods! {
     /// x + y
@@ -52,6 +54,22 @@ methods! {
     left_shift(other: &Array) => mlx_left_shift(other.raw());
     /// x >> y
     right_shift(other: &Array) => mlx_right_shift(other.raw());
-    /// Product of matrices (..., M, K) and (..., K, N), broadcasting the leading axes.
-    matmul(other: &Array) => mlx_matmul(other.raw());
+    /// x or y, not both
+    logical_xor(other: &Array) => mlx_logical_xor(other.raw());
+    /// At least `low` and at most `high`; `None` leaves that side open, and both open is an error.
+    clip(low: Option<&Array>, high: Option<&Array>) => mlx_clip(Array::raw_or_null(low), Array::raw_or_null(high));
+}
+
+impl Array {
+    /// Quotient and remainder: [`Array::floor_divide`] and [`Array::remainder`] in one.
+    ///
+    /// # Errors
+    /// If the shapes do not broadcast.
+    pub fn divmod(&self, other: &Array) -> Result<(Array, Array)> {
+        let mut parts = op_vec!("divmod", mlx_divmod(self.raw(), other.raw()))?.into_iter();
+        match (parts.next(), parts.next()) {
+            (Some(quotient), Some(remainder)) => Ok((quotient, remainder)),
+            _ => argument("divmod", "MLX gave fewer than two arrays"),
+        }
+    }
 }

@@ -1,55 +1,53 @@
-//! Arrays from nothing.
+//! Arrays from nothing. A negative size is an error.
 
-use mlx_sys as sys;
+use super::{functions, methods};
+use crate::{Array, Dtype};
 
-use crate::{Array, Dtype, Result, Stream};
-
-/// `value` (a scalar or an array that broadcasts to `shape`) repeated, with its type.
-pub fn full(shape: &[i32], value: &Array) -> Result<Array> {
-    Stream::with_current(|s| {
-        Array::from_op("full", |out| {
-            // SAFETY: handles are live and `shape` outlives the call with its length beside it.
-            unsafe { sys::mlx_full(out, shape.as_ptr(), shape.len(), value.raw(), value.dtype().raw(), s) }
-        })
-    })
+functions! {
+    /// `value` (a scalar or an array that broadcasts to `shape`) repeated, with its type.
+    full(shape: &[i32], value: &Array) => mlx_full(shape.as_ptr(), shape.len(), value.raw(), value.dtype().raw());
+    /// Zeros.
+    zeros(shape: &[i32], dtype: Dtype) => mlx_zeros(shape.as_ptr(), shape.len(), dtype.raw());
+    /// Ones.
+    ones(shape: &[i32], dtype: Dtype) => mlx_ones(shape.as_ptr(), shape.len(), dtype.raw());
+    /// `start`, `start + step`, ... below `stop`: shape [ceil((stop - start) / step)].
+    arange(start: f64, stop: f64, step: f64, dtype: Dtype) => mlx_arange(start, stop, step, dtype.raw());
+    /// `count` values from `start` to `stop`, both included.
+    linspace(start: f64, stop: f64, count: i32, dtype: Dtype) => mlx_linspace(start, stop, count, dtype.raw());
+    /// `count` values from `start` to `stop`, which is left out unless `endpoint`.
+    linspace_endpoint(start: f64, stop: f64, count: i32, endpoint: bool, dtype: Dtype)
+        => mlx_linspace_endpoint(start, stop, count, endpoint, dtype.raw());
+    /// (`rows`, `columns`) with ones on diagonal `k`.
+    eye(rows: i32, columns: i32, k: i32, dtype: Dtype) => mlx_eye(rows, columns, k, dtype.raw());
+    /// (`n`, `n`) with ones on the diagonal.
+    identity(n: i32, dtype: Dtype) => mlx_identity(n, dtype.raw());
+    /// (`rows`, `columns`) with ones on diagonal `k` and below.
+    tri(rows: i32, columns: i32, k: i32, dtype: Dtype) => mlx_tri(rows, columns, k, dtype.raw());
+    /// Bartlett's (triangular) window of `n` points, float32.
+    bartlett(n: i32) => mlx_bartlett(n);
+    /// Blackman's window of `n` points, float32.
+    blackman(n: i32) => mlx_blackman(n);
+    /// Hamming's window of `n` points, float32.
+    hamming(n: i32) => mlx_hamming(n);
+    /// Von Hann's window of `n` points, float32.
+    hanning(n: i32) => mlx_hanning(n);
 }
 
-/// Zeros.
-pub fn zeros(shape: &[i32], dtype: Dtype) -> Result<Array> {
-    Stream::with_current(|s| {
-        Array::from_op("zeros", |out| {
-            // SAFETY: `out` is empty and `shape` outlives the call with its length beside it.
-            unsafe { sys::mlx_zeros(out, shape.as_ptr(), shape.len(), dtype.raw(), s) }
-        })
-    })
-}
-
-/// `start`, `start + step`, ... below `stop`.
-pub fn arange(start: f64, stop: f64, step: f64, dtype: Dtype) -> Result<Array> {
-    Stream::with_current(|s| {
-        Array::from_op("arange", |out| {
-            // SAFETY: `out` is empty and the stream is live.
-            unsafe { sys::mlx_arange(out, start, stop, step, dtype.raw(), s) }
-        })
-    })
-}
-
-/// `count` values from `start` to `stop`, both included.
-pub fn linspace(start: f64, stop: f64, count: i32, dtype: Dtype) -> Result<Array> {
-    Stream::with_current(|s| {
-        Array::from_op("linspace", |out| {
-            // SAFETY: `out` is empty and the stream is live.
-            unsafe { sys::mlx_linspace(out, start, stop, count, dtype.raw(), s) }
-        })
-    })
-}
-
-/// (`rows`, `columns`) with ones on diagonal `k`.
-pub fn eye(rows: i32, columns: i32, k: i32, dtype: Dtype) -> Result<Array> {
-    Stream::with_current(|s| {
-        Array::from_op("eye", |out| {
-            // SAFETY: `out` is empty and the stream is live.
-            unsafe { sys::mlx_eye(out, rows, columns, k, dtype.raw(), s) }
-        })
-    })
+methods! {
+    /// `value`, broadcast to this array's shape, as `dtype`.
+    full_like(value: &Array, dtype: Dtype) => mlx_full_like(value.raw(), dtype.raw());
+    /// Zeros of this shape and type.
+    zeros_like() => mlx_zeros_like();
+    /// Zeros of this shape.
+    zeros_like_dtype(dtype: Dtype) => mlx_zeros_like_dtype(dtype.raw());
+    /// Ones of this shape and type.
+    ones_like() => mlx_ones_like();
+    /// Ones of this shape.
+    ones_like_dtype(dtype: Dtype) => mlx_ones_like_dtype(dtype.raw());
+    /// A vector on diagonal `k` of a square matrix, or diagonal `k` of a matrix as a vector.
+    diag(k: i32) => mlx_diag(k);
+    /// Zero above diagonal `k`.
+    tril(k: i32) => mlx_tril(k);
+    /// Zero below diagonal `k`.
+    triu(k: i32) => mlx_triu(k);
 }

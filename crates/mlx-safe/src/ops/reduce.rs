@@ -1,45 +1,124 @@
-//! Reductions over axes, and running reductions along one.
+//! Reductions over axes, and running reductions along one. An axis that is not there is an error.
 
-use mlx_sys as sys;
+use super::{by_axes, by_axis, methods, ones, op, zeros};
+use crate::handle::optional_dtype;
+use crate::{Array, Dtype, Result};
 
-use super::methods;
-use crate::Dtype;
+by_axes! {
+    /// Sum over `axes`.
+    sum(keepdims: bool) => mlx_sum, mlx_sum_axis, mlx_sum_axes;
+    /// Product over `axes`.
+    prod(keepdims: bool) => mlx_prod, mlx_prod_axis, mlx_prod_axes;
+    /// Mean over `axes`.
+    mean(keepdims: bool) => mlx_mean, mlx_mean_axis, mlx_mean_axes;
+    /// Median over `axes`, the mean of the two in the middle if their number is even.
+    median(keepdims: bool) => mlx_median, mlx_median_axis, mlx_median_axes;
+    /// Variance over `axes` with divisor n - `ddof`.
+    var(keepdims: bool, ddof: i32) => mlx_var, mlx_var_axis, mlx_var_axes;
+    /// Standard deviation over `axes`: the root of [`crate::Array::var`].
+    std(keepdims: bool, ddof: i32) => mlx_std, mlx_std_axis, mlx_std_axes;
+    /// Largest over `axes`.
+    max(keepdims: bool) => mlx_max, mlx_max_axis, mlx_max_axes;
+    /// Smallest over `axes`.
+    min(keepdims: bool) => mlx_min, mlx_min_axis, mlx_min_axes;
+    /// True where all over `axes` are.
+    all(keepdims: bool) => mlx_all, mlx_all_axis, mlx_all_axes;
+    /// True where any over `axes` is.
+    any(keepdims: bool) => mlx_any, mlx_any_axis, mlx_any_axes;
+    /// How many over `axes` are not zero.
+    count_nonzero(keepdims: bool) => mlx_count_nonzero, mlx_count_nonzero_axis, mlx_count_nonzero_axes;
+    /// ln of the sum of e^x over `axes`.
+    logsumexp(keepdims: bool) => mlx_logsumexp, mlx_logsumexp_axis, mlx_logsumexp_axes;
+    /// Softmax over `axes`; `precise` accumulates 16-bit types in 32 bits.
+    softmax(precise: bool) => mlx_softmax, mlx_softmax_axis, mlx_softmax_axes;
+}
 
-fn own_dtype() -> sys::mlx_optional_dtype {
-    sys::mlx_optional_dtype { value: Dtype::Float32.raw(), has_value: false }
+by_axis! {
+    /// Index (uint32) of the first largest along `axis`.
+    argmax[axis](axis: impl Into<Option<i32>>, keepdims: bool)
+        => mlx_argmax(keepdims), mlx_argmax_axis(axis, keepdims);
+    /// Index (uint32) of the first smallest along `axis`.
+    argmin[axis](axis: impl Into<Option<i32>>, keepdims: bool)
+        => mlx_argmin(keepdims), mlx_argmin_axis(axis, keepdims);
+}
+
+/// Declares running reductions. MLX divides by the number of elements, so an empty array takes its type from a full one.
+macro_rules! scans {
+    ($($(#[$doc:meta])* $name:ident => $flat:ident, $along:ident($($dtype:expr)?);)*) => {
+        impl Array {$(
+            $(#[$doc])*
+            pub fn $name(
+                &self,
+                axis: impl Into<Option<i32>>,
+                reverse: bool,
+                inclusive: bool,
+            ) -> Result<Array> {
+                const NAME: &str = stringify!($name);
+                let axis = axis.into();
+                if self.size() == 0 {
+                    let shape: Vec<i32> = self.shape().iter().map(|&n| n.max(1)).collect();
+                    let full = ones(&shape, self.dtype())?.$name(axis, reverse, inclusive)?;
+                    let shape = if axis.is_some() { self.shape() } else { &[0] };
+                    return full.slice(&vec![0; shape.len()], shape, &vec![1; shape.len()]);
+                }
+                match axis {
+                    None => op!(NAME, $flat(self.raw(), reverse, inclusive, $($dtype)?)),
+                    Some(axis) => op!(NAME, $along(self.raw(), axis, reverse, inclusive, $($dtype)?)),
+                }
+            }
+        )*}
+    };
+}
+
+scans! {
+    /// Running sum along `axis`, from the end if `reverse`, counting the element itself if `inclusive`.
+    cumsum => mlx_cumsum, mlx_cumsum_axis(optional_dtype(None));
+    /// Running product along `axis`.
+    cumprod => mlx_cumprod, mlx_cumprod_axis(optional_dtype(None));
+    /// Running maximum along `axis`.
+    cummax => mlx_cummax, mlx_cummax_axis();
+    /// Running minimum along `axis`.
+    cummin => mlx_cummin, mlx_cummin_axis();
+    /// ln of the running sum of e^x along `axis`.
+    logcumsumexp => mlx_logcumsumexp, mlx_logcumsumexp_axis();
 }
 
 methods! {
-    /// Sum over `axes`.
-    sum(axes: &[i32], keepdims: bool) => mlx_sum_axes(axes.as_ptr(), axes.len(), keepdims);
-    /// Product over `axes`.
-    prod(axes: &[i32], keepdims: bool) => mlx_prod_axes(axes.as_ptr(), axes.len(), keepdims);
-    /// Mean over `axes`.
-    mean(axes: &[i32], keepdims: bool) => mlx_mean_axes(axes.as_ptr(), axes.len(), keepdims);
-    /// Variance over `axes` with divisor n - `ddof`.
-    var(axes: &[i32], keepdims: bool, ddof: i32) => mlx_var_axes(axes.as_ptr(), axes.len(), keepdims, ddof);
-    /// Largest over `axes`.
-    max(axes: &[i32], keepdims: bool) => mlx_max_axes(axes.as_ptr(), axes.len(), keepdims);
-    /// Smallest over `axes`.
-    min(axes: &[i32], keepdims: bool) => mlx_min_axes(axes.as_ptr(), axes.len(), keepdims);
-    /// True where all over `axes` are.
-    all(axes: &[i32], keepdims: bool) => mlx_all_axes(axes.as_ptr(), axes.len(), keepdims);
-    /// True where any over `axes` is.
-    any(axes: &[i32], keepdims: bool) => mlx_any_axes(axes.as_ptr(), axes.len(), keepdims);
-    /// ln of the sum of e^x over `axes`.
-    logsumexp(axes: &[i32], keepdims: bool) => mlx_logsumexp_axes(axes.as_ptr(), axes.len(), keepdims);
-    /// Index (uint32) of the first largest along `axis`.
-    argmax(axis: i32, keepdims: bool) => mlx_argmax_axis(axis, keepdims);
-    /// Index (uint32) of the first smallest along `axis`.
-    argmin(axis: i32, keepdims: bool) => mlx_argmin_axis(axis, keepdims);
-    /// Softmax over `axes`; `precise` accumulates 16-bit types in 32 bits.
-    softmax(axes: &[i32], precise: bool) => mlx_softmax_axes(axes.as_ptr(), axes.len(), precise);
-    /// Running sum along `axis`, from the end if `reverse`, counting the element itself if `inclusive`.
-    cumsum(axis: i32, reverse: bool, inclusive: bool) => mlx_cumsum_axis(axis, reverse, inclusive, own_dtype());
-    /// Running product along `axis`.
-    cumprod(axis: i32, reverse: bool, inclusive: bool) => mlx_cumprod_axis(axis, reverse, inclusive, own_dtype());
-    /// Running maximum along `axis`.
-    cummax(axis: i32, reverse: bool, inclusive: bool) => mlx_cummax_axis(axis, reverse, inclusive);
-    /// Running minimum along `axis`.
-    cummin(axis: i32, reverse: bool, inclusive: bool) => mlx_cummin_axis(axis, reverse, inclusive);
+    /// Differences of neighbours along `axis`, taken `n` times: `n` elements fewer.
+    diff(n: i32, axis: i32) => mlx_diff(n, axis);
+}
+
+impl Array {
+    /// Sum of the diagonal of the matrices that the first two axes span.
+    ///
+    /// # Errors
+    /// If there are fewer than two axes.
+    pub fn trace(&self) -> Result<Array> {
+        op!("trace", mlx_trace(self.raw()))?.zeros_if_from_empty(self)
+    }
+
+    /// Sum of diagonal `offset` of the matrices that `axis1` and `axis2` span, as `dtype`.
+    ///
+    /// # Errors
+    /// If there are no such axes.
+    pub fn trace_axes(&self, offset: i32, axis1: i32, axis2: i32, dtype: Dtype) -> Result<Array> {
+        op!("trace_axes", mlx_trace_axes(self.raw(), offset, axis1, axis2, dtype.raw()))?
+            .zeros_if_from_empty(self)
+    }
+
+    /// Zeros of this shape if `source` is empty: MLX reads, without end, what is not there.
+    pub(super) fn zeros_if_from_empty(self, source: &Array) -> Result<Array> {
+        if source.size() == 0 { zeros(self.shape(), self.dtype()) } else { Ok(self) }
+    }
+
+    /// The product of the sizes of `axes`, or its reciprocal if `inverted`: a `dtype` of shape [].
+    ///
+    /// # Errors
+    /// If there is no such axis.
+    pub fn number_of_elements(&self, axes: &[i32], inverted: bool, dtype: Dtype) -> Result<Array> {
+        // MLX divides by the rank before it looks.
+        axes.iter().try_for_each(|&axis| self.dim(axis).map(drop))?;
+        let (ptr, n) = (axes.as_ptr(), axes.len());
+        op!("number_of_elements", mlx_number_of_elements(self.raw(), ptr, n, inverted, dtype.raw()))
+    }
 }

@@ -1,37 +1,46 @@
-//! Operations that move elements without computing them.
+//! Operations that move elements without computing them. Shapes and axes that do not fit are errors.
 
-use std::ffi::{CStr, CString};
+use std::ffi::CStr;
 
-use mlx_sys as sys;
-
-use super::methods;
+use super::{by_axes, by_axis, methods, op, op_vec};
 use crate::error::argument;
-use crate::handle::VectorArray;
-use crate::{Array, Result, Stream};
+use crate::{Array, Axes, Result};
 
 methods! {
     /// The elements in order as `shape`; one size may be -1.
     reshape(shape: &[i32]) => mlx_reshape(shape.as_ptr(), shape.len());
     /// Axis i of the result is axis `axes[i]` of the array.
     transpose(axes: &[i32]) => mlx_transpose_axes(axes.as_ptr(), axes.len());
+    /// The axes in reverse: a matrix transposed.
+    t() => mlx_transpose();
     /// Two axes exchanged.
     swapaxes(first: i32, second: i32) => mlx_swapaxes(first, second);
+    /// Axis `source` moved to `destination`, the others in order.
+    moveaxis(source: i32, destination: i32) => mlx_moveaxis(source, destination);
     /// Repeated without copying to `shape`, by the rules of broadcasting.
     broadcast_to(shape: &[i32]) => mlx_broadcast_to(shape.as_ptr(), shape.len());
-    /// Axes of size 1 inserted; `axes` count in the result.
-    expand_dims(axes: &[i32]) => mlx_expand_dims_axes(axes.as_ptr(), axes.len());
-    /// Axes of size 1 removed.
-    squeeze(axes: &[i32]) => mlx_squeeze_axes(axes.as_ptr(), axes.len());
     /// Axes `first` to `last` merged.
     flatten(first: i32, last: i32) => mlx_flatten(first, last);
+    /// Axis `axis` as the axes of `shape`, of which one may be -1.
+    unflatten(axis: i32, shape: &[i32]) => mlx_unflatten(axis, shape.as_ptr(), shape.len());
     /// Repeated whole, `repeats[i]` times along axis i.
     tile(repeats: &[i32]) => mlx_tile(repeats.as_ptr(), repeats.len());
+    /// With 1 axis at least.
+    atleast_1d() => mlx_atleast_1d();
+    /// With 2 axes at least: a vector (N) becomes (1, N).
+    atleast_2d() => mlx_atleast_2d();
+    /// With 3 axes at least: a vector (N) becomes (1, N, 1), a matrix (M, N) becomes (M, N, 1).
+    atleast_3d() => mlx_atleast_3d();
+}
+
+by_axes! {
+    /// Axes of size 1 removed: these, or with `..` all of them.
+    squeeze() => mlx_squeeze, mlx_squeeze_axis, mlx_squeeze_axes;
+}
+
+by_axis! {
     /// Every element repeated along `axis`.
-    repeat(repeats: i32, axis: i32) => mlx_repeat_axis(repeats, axis);
-    /// Zero above diagonal `k`.
-    tril(k: i32) => mlx_tril(k);
-    /// Zero below diagonal `k`.
-    triu(k: i32) => mlx_triu(k);
+    repeat[axis](repeats: i32, axis: impl Into<Option<i32>>) => mlx_repeat(repeats), mlx_repeat_axis(repeats, axis);
 }
 
 /// How [`Array::pad`] fills.
@@ -54,17 +63,36 @@ impl PadMode {
 
 impl Array {
     /// The same elements, row-major without gaps.
+    ///
+    /// # Errors
+    /// If MLX refuses.
     pub fn contiguous(&self) -> Result<Array> {
         // MLX's CUDA back end does not survive this operation on an array without elements, which has no gaps anyway.
         if self.size() == 0 {
             return Ok(self.clone());
         }
-        Stream::with_current(|s| {
-            Array::from_op("contiguous", |out| {
-                // SAFETY: handles are live; `out` is empty.
-                unsafe { sys::mlx_contiguous(out, self.raw(), false, s) }
-            })
-        })
+        op!("contiguous", mlx_contiguous(self.raw(), false))
+    }
+
+    /// Reversed along `axes`, as a copy: see [`Array::slice`].
+    ///
+    /// # Errors
+    /// If there is no such axis.
+    pub fn flip<'a>(&self, axes: impl Into<Axes<'a>>) -> Result<Array> {
+        let view = match axes.into() {
+            Axes::All => op!("flip", mlx_flip(self.raw())),
+            Axes::One(axis) => op!("flip", mlx_flip_axis(self.raw(), axis)),
+            Axes::These(axes) => op!("flip", mlx_flip_axes(self.raw(), axes.as_ptr(), axes.len())),
+        };
+        view?.contiguous()
+    }
+
+    /// Diagonal `offset` of the matrices that `axis1` and `axis2` span, as the last axis.
+    ///
+    /// # Errors
+    /// If there are no such axes.
+    pub fn diagonal(&self, offset: i32, axis1: i32, axis2: i32) -> Result<Array> {
+        op!("diagonal", mlx_diagonal(self.raw(), offset, axis1, axis2))?.zeros_if_from_empty(self)
     }
 
     /// `low[i]` elements before and `high[i]` after axis `axes[i]`, filled by `mode`; `value` is a scalar of the array's
@@ -83,47 +111,87 @@ impl Array {
         if axes.len() != low.len() || axes.len() != high.len() || low.iter().chain(high).any(|&n| n < 0) {
             return argument("pad", format!("axes {axes:?}, low {low:?} and high {high:?} do not fit"));
         }
-        Stream::with_current(|s| {
-            Array::from_op("pad", |out| {
-                // SAFETY: handles are live; the slices and the mode outlive the call with their lengths beside them.
-                unsafe {
-                    sys::mlx_pad(
-                        out,
-                        self.raw(),
-                        axes.as_ptr(),
-                        axes.len(),
-                        low.as_ptr(),
-                        low.len(),
-                        high.as_ptr(),
-                        high.len(),
-                        value.raw(),
-                        mode.name().as_ptr(),
-                        s,
-                    )
-                }
-            })
-        })
+        let name = mode.name().as_ptr();
+        // MLX's other modes take every axis or none.
+        let rank = self.ndim();
+        let (mut all_low, mut all_high) = (vec![0; rank], vec![0; rank]);
+        for ((&axis, &before), &after) in axes.iter().zip(low).zip(high) {
+            self.dim(axis)?;
+            let axis = if axis < 0 { axis + rank as i32 } else { axis } as usize;
+            (all_low[axis], all_high[axis]) = (before, after);
+        }
+        let axes = Axes::All.list(rank);
+        let (axes, low, high, n) = (axes.as_ptr(), all_low, all_high, rank);
+        op!("pad", mlx_pad(self.raw(), axes, n, low.as_ptr(), n, high.as_ptr(), n, value.raw(), name))
+    }
+
+    /// `width` elements before and after every axis, filled as by [`Array::pad`].
+    ///
+    /// # Errors
+    /// If `width` is negative.
+    pub fn pad_symmetric(&self, width: i32, value: &Array, mode: PadMode) -> Result<Array> {
+        if width < 0 {
+            return argument("pad_symmetric", format!("width {width} is negative"));
+        }
+        op!("pad_symmetric", mlx_pad_symmetric(self.raw(), width, value.raw(), mode.name().as_ptr()))
+    }
+
+    /// Axes of size 1 inserted; `axes` count in the result.
+    ///
+    /// # Errors
+    /// If an axis is named twice or lies outside the result.
+    pub fn expand_dims<'a>(&self, axes: impl Into<Axes<'a>>) -> Result<Array> {
+        match axes.into() {
+            Axes::All => argument("expand_dims", "the new axes must be named"),
+            Axes::One(axis) => op!("expand_dims", mlx_expand_dims(self.raw(), axis)),
+            Axes::These(axes) => {
+                op!("expand_dims", mlx_expand_dims_axes(self.raw(), axes.as_ptr(), axes.len()))
+            }
+        }
+    }
+
+    /// Shifted cyclically by `shift[i]` along axis i of `axes`; with one axis by the sum of the shifts, with `..` by that
+    /// sum in flattened order.
+    ///
+    /// # Errors
+    /// If shifts and axes differ in number.
+    pub fn roll<'a>(&self, shift: &[i32], axes: impl Into<Axes<'a>>) -> Result<Array> {
+        let (by, n) = (shift.as_ptr(), shift.len());
+        match axes.into() {
+            Axes::All => op!("roll", mlx_roll(self.raw(), by, n)),
+            Axes::One(axis) => op!("roll", mlx_roll_axis(self.raw(), by, n, axis)),
+            Axes::These(axes) => op!("roll", mlx_roll_axes(self.raw(), by, n, axes.as_ptr(), axes.len())),
+        }
+    }
+
+    /// Cut along `axis` into `parts` of one size.
+    ///
+    /// # Errors
+    /// If the size of the axis is no multiple of `parts`.
+    pub fn split_equal(&self, parts: i32, axis: i32) -> Result<Vec<Array>> {
+        if parts < 1 {
+            return argument("split_equal", format!("cannot cut into {parts} parts"));
+        }
+        op_vec!("split_equal", mlx_split(self.raw(), parts, axis))
+    }
+
+    /// The parts along `axis`, the first by default, which they no longer have.
+    ///
+    /// # Errors
+    /// If there is no such axis.
+    pub fn unstack(&self, axis: impl Into<Option<i32>>) -> Result<Vec<Array>> {
+        match axis.into() {
+            None => op_vec!("unstack", mlx_unstack(self.raw())),
+            Some(axis) => op_vec!("unstack", mlx_unstack_axis(self.raw(), axis)),
+        }
     }
 
     /// Cut along `axis` at `indices`: one part more than there are indices.
+    ///
+    /// # Errors
+    /// If there is no such axis.
     pub fn split(&self, indices: &[i32], axis: i32) -> Result<Vec<Array>> {
-        Stream::with_current(|s| {
-            VectorArray::from_op("split", |out| {
-                // SAFETY: handles are live and `indices` outlives the call with its length beside it.
-                unsafe { sys::mlx_split_sections(out, self.raw(), indices.as_ptr(), indices.len(), axis, s) }
-            })
-        })
-    }
-
-    /// Reversed along `axes`, as a copy: see [`Array::slice`].
-    pub fn flip(&self, axes: &[i32]) -> Result<Array> {
-        let view = Stream::with_current(|s| {
-            Array::from_op("flip", |out| {
-                // SAFETY: handles are live and `axes` outlives the call with its length beside it.
-                unsafe { sys::mlx_flip_axes(out, self.raw(), axes.as_ptr(), axes.len(), s) }
-            })
-        })?;
-        view.contiguous()
+        op_vec!("split", mlx_split_sections(self.raw(), indices.as_ptr(), indices.len(), axis))
     }
 
     /// The elements in row-major order with any shape and strides (in elements), from `offset`. Negative strides make a
@@ -147,70 +215,11 @@ impl Array {
         }
         // MLX flattens the array, which leaves gaps where a slice has them in a single axis, and then refuses it.
         let dense = self.contiguous()?;
-        let view = Stream::with_current(|s| {
-            Array::from_op("as_strided", |out| {
-                // SAFETY: handles are live, the slices outlive the call, and the view was checked to stay inside.
-                unsafe {
-                    sys::mlx_as_strided(
-                        out,
-                        dense.raw(),
-                        shape.as_ptr(),
-                        shape.len(),
-                        strides.as_ptr(),
-                        strides.len(),
-                        offset,
-                        s,
-                    )
-                }
-            })
-        })?;
+        let (sizes, rank) = (shape.as_ptr(), shape.len());
+        let view =
+            op!("as_strided", mlx_as_strided(dense.raw(), sizes, rank, strides.as_ptr(), rank, offset))?;
         if strides.iter().any(|&stride| stride < 0) { view.contiguous() } else { Ok(view) }
     }
-}
-
-/// The arrays one after another along `axis`.
-pub fn concatenate(arrays: &[Array], axis: i32) -> Result<Array> {
-    let arrays = VectorArray::from_arrays(arrays)?;
-    Stream::with_current(|s| {
-        Array::from_op("concatenate", |out| {
-            // SAFETY: handles are live; `out` is empty.
-            unsafe { sys::mlx_concatenate_axis(out, arrays.raw(), axis, s) }
-        })
-    })
-}
-
-/// The arrays along a new axis.
-pub fn stack(arrays: &[Array], axis: i32) -> Result<Array> {
-    let arrays = VectorArray::from_arrays(arrays)?;
-    Stream::with_current(|s| {
-        Array::from_op("stack", |out| {
-            // SAFETY: handles are live; `out` is empty.
-            unsafe { sys::mlx_stack_axis(out, arrays.raw(), axis, s) }
-        })
-    })
-}
-
-/// All arrays broadcast to their common shape.
-pub fn broadcast_arrays(arrays: &[Array]) -> Result<Vec<Array>> {
-    let arrays = VectorArray::from_arrays(arrays)?;
-    Stream::with_current(|s| {
-        VectorArray::from_op("broadcast_arrays", |out| {
-            // SAFETY: handles are live; `out` is empty.
-            unsafe { sys::mlx_broadcast_arrays(out, arrays.raw(), s) }
-        })
-    })
-}
-
-/// Einstein summation, such as `"ij,jk->ik"`.
-pub fn einsum(subscripts: &str, operands: &[Array]) -> Result<Array> {
-    let Ok(subscripts) = CString::new(subscripts) else { return argument("einsum", "subscripts hold a NUL") };
-    let operands = VectorArray::from_arrays(operands)?;
-    Stream::with_current(|s| {
-        Array::from_op("einsum", |out| {
-            // SAFETY: handles are live and the subscripts outlive the call.
-            unsafe { sys::mlx_einsum(out, subscripts.as_ptr(), operands.raw(), s) }
-        })
-    })
 }
 
 #[cfg(test)]

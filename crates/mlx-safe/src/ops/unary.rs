@@ -1,6 +1,7 @@
 //! Element-wise operations of one array.
 
 use super::methods;
+use crate::handle::optional_float;
 
 methods! {
     /// |x|
@@ -35,6 +36,8 @@ methods! {
     log1p() => mlx_log1p();
     /// Logarithm to base 2.
     log2() => mlx_log2();
+    /// Logarithm to base 10.
+    log10() => mlx_log10();
     /// Sine.
     sin() => mlx_sin();
     /// Cosine.
@@ -61,6 +64,29 @@ methods! {
     arctanh() => mlx_arctanh();
     /// The error function.
     erf() => mlx_erf();
+    /// The inverse of the error function, for x between -1 and 1.
+    erfinv() => mlx_erfinv();
+    /// Radians to degrees.
+    degrees() => mlx_degrees();
+    /// Degrees to radians.
+    radians() => mlx_radians();
+    /// The real part (float32 of complex64).
+    real() => mlx_real();
+    /// The imaginary part (float32 of complex64); zero of a real array.
+    imag() => mlx_imag();
+    /// The complex conjugate.
+    conjugate() => mlx_conjugate();
+    /// The array itself, for symmetry with [`crate::Array::negative`].
+    positive() => mlx_positive();
+    /// The values, through which no gradient flows.
+    stop_gradient() => mlx_stop_gradient();
+    /// 8-bit floats (E4M3) as uint8.
+    to_fp8() => mlx_to_fp8();
+    /// The values of 8-bit floats (E4M3) held as uint8.
+    from_fp8(dtype: crate::Dtype) => mlx_from_fp8(dtype.raw());
+    /// NaN replaced by `nan` and the infinities by `posinf` and `neginf`, which default to the type's limits.
+    nan_to_num(nan: f32, posinf: Option<f32>, neginf: Option<f32>) => mlx_nan_to_num(
+        nan, optional_float(posinf), optional_float(neginf));
     /// 1 / (1 + e^-x)
     sigmoid() => mlx_sigmoid();
     /// True where x is zero or false.

@@ -1,0 +1,51 @@
+//! Products of matrices and tensors. Inner sizes that differ are errors.
+
+use std::ffi::CString;
+
+use super::{methods, op};
+use crate::error::argument;
+use crate::handle::{VectorArray, optional_float};
+use crate::{Array, Result};
+
+methods! {
+    /// Product of matrices (..., M, K) and (..., K, N), broadcasting the leading axes.
+    matmul(other: &Array) => mlx_matmul(other.raw());
+    /// `alpha` A B + `beta` times this array, which broadcasts to (..., M, N).
+    addmm(a: &Array, b: &Array, alpha: f32, beta: f32) => mlx_addmm(a.raw(), b.raw(), alpha, beta);
+    /// Sum over the last axes of both: (..., K) and (..., K).
+    inner(other: &Array) => mlx_inner(other.raw());
+    /// Every product of an element of one and one of the other, both flattened: (M, N).
+    outer(other: &Array) => mlx_outer(other.raw());
+    /// Kronecker's product.
+    kron(other: &Array) => mlx_kron(other.raw());
+    /// Sum of products along `axis`; the first array is conjugated.
+    vecdot(other: &Array, axis: i32) => mlx_vecdot(other.raw(), axis);
+    /// Sum over `axes` of this and `other_axes` of `other`; what is left of both, in order.
+    tensordot(other: &Array, axes: &[i32], other_axes: &[i32]) => mlx_tensordot(
+        other.raw(), axes.as_ptr(), axes.len(), other_axes.as_ptr(), other_axes.len());
+    /// Sum over the last `count` axes of this and the first of `other`.
+    tensordot_axis(other: &Array, count: i32) => mlx_tensordot_axis(other.raw(), count);
+    /// [`Array::matmul`] of which masks, one value a block of `block_size` (32 or 64) square, leave blocks out or scale them:
+    /// of the result (..., M / b, N / b), of this (..., M / b, K / b), of `other` (..., K / b, N / b).
+    block_masked_mm(other: &Array, block_size: i32, mask_out: Option<&Array>, mask_lhs: Option<&Array>, mask_rhs: Option<&Array>)
+        => mlx_block_masked_mm(other.raw(), block_size, Array::raw_or_null(mask_out), Array::raw_or_null(mask_lhs), Array::raw_or_null(mask_rhs));
+    /// Products of chosen matrices: `lhs` of this (flattened leading axes) with `rhs` of `other`, both uint32 and in range;
+    /// `None` takes them in order. `sorted` promises ascending indices.
+    gather_mm(other: &Array, lhs: Option<&Array>, rhs: Option<&Array>, sorted: bool)
+        => mlx_gather_mm(other.raw(), Array::raw_or_null(lhs), Array::raw_or_null(rhs), sorted);
+    /// For each `segments[i]` = (start, stop), uint32 and in range, the product of (M, K) and (K, N) over that part of K:
+    /// (S, M, N).
+    segmented_mm(other: &Array, segments: &Array) => mlx_segmented_mm(other.raw(), segments.raw());
+    /// The last axis, of size m 2^k with m in 1, 12, 20, 28, times Hadamard's matrix and `scale`; by default 1 / sqrt(size).
+    hadamard_transform(scale: Option<f32>) => mlx_hadamard_transform(optional_float(scale));
+}
+
+/// Einstein summation, such as `"ij,jk->ik"`.
+///
+/// # Errors
+/// If the subscripts cannot be read or do not fit the operands.
+pub fn einsum(subscripts: &str, operands: &[Array]) -> Result<Array> {
+    let Ok(subscripts) = CString::new(subscripts) else { return argument("einsum", "subscripts hold a NUL") };
+    let operands = VectorArray::from_arrays(operands)?;
+    op!("einsum", mlx_einsum(subscripts.as_ptr(), operands.raw()))
+}
