@@ -66,3 +66,8 @@ pub fn version() -> Result<String> {
         unsafe { mlx_sys::mlx_version(out) }
     })
 }
+
+/// Runs the README's example.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
