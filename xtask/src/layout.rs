@@ -55,6 +55,11 @@ impl Layout {
         self.deps().join("ort").join(version).join(format!("libonnxruntime{}", std::env::consts::DLL_SUFFIX))
     }
 
+    /// What `cargo xtask check-macos` compiles with and into.
+    pub fn check_macos(&self) -> PathBuf {
+        self.deps().join("check-macos")
+    }
+
     /// The end-to-end tests' virtual environment.
     pub fn venv(&self) -> PathBuf {
         self.deps().join("venv")

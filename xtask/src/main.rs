@@ -2,6 +2,7 @@
 //!
 //! This crate builds before `.deps` exists, so it depends on no other crate of the workspace.
 
+mod check_macos;
 mod deps;
 mod doctor;
 mod layout;
@@ -41,6 +42,8 @@ enum Command {
     Models(models::PassedOn),
     /// Run the benchmarks
     Bench(models::PassedOn),
+    /// Compile and link the C++ part for macOS, from any system
+    CheckMacos,
     /// Check the house rules
     Tidy,
     /// Run everything that must pass
@@ -59,6 +62,7 @@ fn main() -> ExitCode {
         Command::Check(args) => models::check(&layout, &args),
         Command::Models(args) => models::models(&layout, &args),
         Command::Bench(args) => models::bench(&layout, &args),
+        Command::CheckMacos => check_macos::run(&layout),
         Command::Tidy => tidy::run(&layout),
         Command::Test => test::run(&layout),
     };

@@ -39,6 +39,11 @@ impl Host {
         Ok(Self { system, arch, python_minor })
     }
 
+    /// A Mac with Apple Silicon and Python 3.`python_minor`.
+    pub fn macos((major, minor): (u32, u32), python_minor: u32) -> Self {
+        Self { system: System::MacOs(major, minor), arch: "arm64", python_minor }
+    }
+
     /// The operating system.
     pub fn system(&self) -> System {
         self.system
@@ -106,10 +111,6 @@ fn macos_version() -> Result<(u32, u32)> {
 impl Host {
     pub fn linux(arch: &'static str, python_minor: u32) -> Self {
         Self { system: System::Linux, arch, python_minor }
-    }
-
-    pub fn macos((major, minor): (u32, u32), python_minor: u32) -> Self {
-        Self { system: System::MacOs(major, minor), arch: "arm64", python_minor }
     }
 }
 

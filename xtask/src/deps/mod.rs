@@ -117,6 +117,17 @@ impl<'a> Deps<'a> {
         Ok(())
     }
 
+    /// Puts zig and MLX for macOS in place, for a build that only shows that it compiles and links.
+    pub fn install_for_mac(&mut self) -> Result<()> {
+        let lock = Lock::of_project(self.layout)?;
+        self.install(&[part::zig(self.layout, &self.host, &lock)?])?;
+        let mac = Host::macos((14, 0), self.python.minor);
+        self.fetcher.aim_at(mac.clone(), "macosx_14_0_arm64");
+        self.install(&[part::mlx_for_mac(self.layout, &mac, &lock)?])?;
+        self.fetcher = Fetcher::new(self.layout, self.host.clone(), Progress::new());
+        remove(&self.layout.staging())
+    }
+
     fn fill_venv(&mut self) -> Result<()> {
         let recipe = venv::packages_recipe(self.layout)?;
         if venv::is_filled(self.layout, &self.state, &recipe) {

@@ -145,6 +145,18 @@ pub fn private_mlx<'a>(layout: &Layout, host: &Host, lock: &'a Lock, flavour: Fl
     Part::new(mlx::part_name(flavour), layout.mlx().join(flavour.name()), wheels, host, Kind::Mlx)
 }
 
+/// A C++ compiler and linker for macOS that runs here.
+pub fn zig<'a>(layout: &Layout, host: &Host, lock: &'a Lock) -> Result<Part<'a>> {
+    let target = layout.check_macos().join("zig");
+    Part::new("check-macos-zig".into(), target, vec![lock.package("ziglang")?], host, Kind::Everything)
+}
+
+/// MLX as macOS gets it, to compile and link against.
+pub fn mlx_for_mac<'a>(layout: &Layout, mac: &Host, lock: &'a Lock) -> Result<Part<'a>> {
+    let target = layout.check_macos().join("mlx");
+    Part::new("check-macos-mlx".into(), target, vec![lock.package("mlx-metal")?], mac, Kind::Everything)
+}
+
 /// bindgen's output must not depend on which libclang a system happens to have, if it has one at all: a pinned one is
 /// fetched always, and is the only one used.
 fn libclang<'a>(layout: &Layout, host: &Host, lock: &'a Lock) -> Result<Part<'a>> {

@@ -23,13 +23,21 @@ const AT_ONCE: usize = 4;
 pub struct Fetcher<'a> {
     layout: &'a Layout,
     host: Host,
+    /// pip's name of the platform, when it is not this machine's.
+    platform: Option<&'static str>,
     progress: Progress,
 }
 
 impl<'a> Fetcher<'a> {
     /// A fetcher that runs the pip of `.deps/venv`.
     pub fn new(layout: &'a Layout, host: Host, progress: Progress) -> Self {
-        Self { layout, host, progress }
+        Self { layout, host, platform: None, progress }
+    }
+
+    /// Fetches for another machine from now on, whose platform pip knows by this name.
+    pub fn aim_at(&mut self, host: Host, platform: &'static str) {
+        self.host = host;
+        self.platform = Some(platform);
     }
 
     /// Where progress is shown.
@@ -81,6 +89,9 @@ impl<'a> Fetcher<'a> {
         )?;
         let mut pip = pip(self.layout, "download");
         pip.arg("--dest").arg(&staging).arg("--requirement").arg(&requirements).env("TMPDIR", &growing);
+        if let Some(platform) = self.platform {
+            pip.args(["--platform", platform]);
+        }
         watch(&mut pip, || bar.position(largest_file(&growing).min(wheel.size)))
             .map_err(|error| explain(error, wheel))?;
         let fetched = staging.join(&wheel.file);
