@@ -50,7 +50,7 @@ fn host_axpy() -> HostOp {
         |inputs| Ok(vec![inputs[1].clone()]),
         |inputs, outputs| {
             let (a, x, y) =
-                (inputs[0].as_slice::<f32>()?, inputs[1].as_slice()?, inputs[2].as_slice::<f32>()?);
+                (inputs[0].as_slice::<f32>()?, inputs[1].as_slice::<f32>()?, inputs[2].as_slice::<f32>()?);
             for ((out, x), y) in outputs[0].as_mut_slice::<f32>()?.iter_mut().zip(x).zip(y) {
                 *out = a[0] * x + y;
             }
