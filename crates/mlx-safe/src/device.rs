@@ -5,8 +5,8 @@ use std::ffi::{CStr, CString};
 
 use mlx_sys as sys;
 
-use crate::Result;
 use crate::error::{argument, check, install_handler};
+use crate::{Result, Stream};
 
 /// The kind of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -96,14 +96,20 @@ impl Device {
             .collect()
     }
 
-    /// Makes this the calling thread's default device.
+    /// Makes this MLX's default device. The calling thread's operations go to its default stream from now on, whatever
+    /// [`Stream::set_current`] said before.
+    ///
+    /// # Errors
+    /// If the device is not there.
     pub fn set_default(self) -> Result<()> {
         self.with_raw(|device| {
             check("set_default_device", || {
                 // SAFETY: the handle is valid for the call; MLX copies it.
                 unsafe { sys::mlx_set_default_device(device) }
             })
-        })
+        })?;
+        Stream::forget_current();
+        Ok(())
     }
 
     pub(crate) fn with_raw<T>(self, use_it: impl FnOnce(sys::mlx_device) -> T) -> T {

@@ -1,6 +1,6 @@
 //! MLX's errors, caught per thread.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::Once;
 
@@ -33,6 +33,8 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 thread_local! {
     static LAST: RefCell<Option<String>> = const { RefCell::new(None) };
+    /// Whether `LAST` may hold something: quicker to ask than `LAST` itself, on every call.
+    static TOLD: Cell<bool> = const { Cell::new(false) };
 }
 
 static INSTALL: Once = Once::new();
@@ -49,13 +51,16 @@ unsafe extern "C" fn remember(message: *const c_char, _: *mut c_void) {
     // SAFETY: mlx-c passes a C string that lives for this call.
     let message = unsafe { CStr::from_ptr(message) }.to_string_lossy();
     // A failing closure is reported twice, the second time as "returned a non-zero value": the first report says why.
+    TOLD.set(true);
     let _ = LAST.try_with(|last| last.borrow_mut().get_or_insert_with(|| message.into_owned()).len());
 }
 
 /// Runs one mlx-c call and turns its return code and message into a `Result`.
 pub(crate) fn check(op: &'static str, call: impl FnOnce() -> c_int) -> Result<()> {
     install_handler();
-    LAST.with(|last| last.borrow_mut().take());
+    if TOLD.take() {
+        LAST.with(|last| last.borrow_mut().take());
+    }
     if call() == 0 {
         return Ok(());
     }

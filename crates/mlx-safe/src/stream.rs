@@ -1,6 +1,6 @@
 //! Streams, and which one an operation goes to.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::marker::PhantomData;
 use std::rc::Rc;
 
@@ -24,6 +24,16 @@ pub struct Stream(Rc<Raw>, PhantomData<*const ()>);
 
 thread_local! {
     static CURRENT: RefCell<Option<Stream>> = const { RefCell::new(None) };
+    /// The handle of `CURRENT`, or null: quicker to read on every call.
+    static HANDLE: Cell<sys::mlx_stream> = const { Cell::new(NONE) };
+}
+
+const NONE: sys::mlx_stream = sys::mlx_stream { ctx: std::ptr::null_mut() };
+
+/// Makes `stream` the calling thread's, and gives back the one before.
+fn replace_current(stream: Option<Stream>) -> Option<Stream> {
+    HANDLE.set(stream.as_ref().map_or(NONE, |stream| stream.0.0));
+    CURRENT.with(|current| std::mem::replace(&mut *current.borrow_mut(), stream))
 }
 
 impl Stream {
@@ -69,7 +79,12 @@ impl Stream {
 
     /// Makes this the stream of every operation that the calling thread asks for from now on.
     pub fn set_current(&self) {
-        CURRENT.with(|current| *current.borrow_mut() = Some(self.clone()));
+        replace_current(Some(self.clone()));
+    }
+
+    /// Leaves the choice to MLX's default device again.
+    pub(crate) fn forget_current() {
+        replace_current(None);
     }
 
     /// Runs `work` with this as the calling thread's stream.
@@ -77,10 +92,10 @@ impl Stream {
         struct Restore(Option<Stream>);
         impl Drop for Restore {
             fn drop(&mut self) {
-                CURRENT.with(|current| *current.borrow_mut() = self.0.take());
+                replace_current(self.0.take());
             }
         }
-        let _restore = Restore(CURRENT.with(|current| current.borrow_mut().replace(self.clone())));
+        let _restore = Restore(replace_current(Some(self.clone())));
         work()
     }
 
@@ -117,15 +132,15 @@ impl Stream {
 
     /// Calls `use_it` with the current stream of this thread: the one set last, else MLX's default on its default device.
     pub(crate) fn with_current<T>(use_it: impl FnOnce(sys::mlx_stream) -> T) -> T {
-        install_handler();
-        let current = CURRENT.with(|current| current.borrow().clone());
-        match current {
-            Some(stream) => use_it(stream.0.0),
-            // An empty handle would be an error inside MLX: ask it for its own default.
-            None => match Self::of_default_device() {
-                Ok(stream) => use_it(stream.0.0),
-                Err(_) => use_it(sys::mlx_stream { ctx: std::ptr::null_mut() }),
-            },
+        // No operation that takes a stream calls back into Rust, so `CURRENT` keeps the handle alive meanwhile.
+        let handle = HANDLE.get();
+        if !handle.ctx.is_null() {
+            return use_it(handle);
+        }
+        match Self::of_default_device() {
+            Ok(stream) => use_it(stream.0.0),
+            // MLX says what is wrong with an empty handle.
+            Err(_) => use_it(NONE),
         }
     }
 
@@ -160,5 +175,19 @@ mod tests {
         let x = stream.scope(|| crate::Array::scalar(2.0f32).square()).unwrap();
         assert_eq!(x.item::<f32>().unwrap(), 4.0);
         stream.synchronize().unwrap();
+    }
+
+    #[test]
+    fn a_new_default_device_counts_from_the_next_operation() {
+        std::thread::spawn(|| {
+            let before = Stream::current_device().unwrap();
+            Device::CPU.set_default().unwrap();
+            assert_eq!(Stream::current_device().unwrap(), DeviceType::Cpu);
+            let back = if before == DeviceType::Cpu { Device::CPU } else { Device::GPU };
+            back.set_default().unwrap();
+            assert_eq!(Stream::current_device().unwrap(), before);
+        })
+        .join()
+        .unwrap();
     }
 }
