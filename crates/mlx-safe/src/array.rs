@@ -228,11 +228,18 @@ impl Array {
         self.with_bytes(|bytes| {
             let count = bytes.len() / size_of::<T>();
             let mut values = Vec::<T>::with_capacity(count);
-            // SAFETY: `bytes` holds `count` valid elements of `T`, `values` has room for them and does not overlap.
-            unsafe {
-                std::ptr::copy_nonoverlapping(bytes.as_ptr(), values.as_mut_ptr().cast::<u8>(), bytes.len());
-                values.set_len(count);
+            let target = values.as_mut_ptr().cast::<u8>();
+            // SAFETY: `values` has room for `bytes.len()` bytes and does not overlap `bytes`.
+            unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), target, bytes.len()) };
+            if T::DTYPE == Dtype::Bool {
+                // A `view` of other bits can hold what no Rust bool may be.
+                for (i, &byte) in bytes.iter().enumerate() {
+                    // SAFETY: `i` is below the `bytes.len()` bytes that `target` has room for.
+                    unsafe { target.add(i).write(u8::from(byte != 0)) };
+                }
             }
+            // SAFETY: `count` elements were written, each valid: every type but bool takes any bits.
+            unsafe { values.set_len(count) };
             values
         })
     }
@@ -312,6 +319,12 @@ mod tests {
         let empty = Array::from_slice::<f32>(&[], &[3, 0, 2]).unwrap();
         assert_eq!(empty.shape(), [3, 0, 2]);
         assert_eq!(empty.to_vec::<f32>().unwrap(), []);
+    }
+
+    #[test]
+    fn bools_are_bools_whatever_their_bits() {
+        let bits = Array::from_slice(&[0u8, 1, 2, 255], &[4]).unwrap().view(Dtype::Bool).unwrap();
+        assert_eq!(bits.to_vec::<bool>().unwrap(), [false, true, true, true]);
     }
 
     #[test]
