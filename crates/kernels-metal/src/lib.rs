@@ -1,7 +1,14 @@
 //! Fused kernels for MLX, and the plain forms that define them.
 //!
-//! Every kernel has a composed form in MLX operations: it is the fallback where no fused kernel fits, and the oracle that
-//! kernels are tested against. The composed forms themselves are tested against float64.
+//! Every kernel has a composed form in MLX operations, which is its definition and the oracle that it is tested against; the
+//! composed forms themselves are tested against float64. The `host` modules are plain Rust over slices and need no MLX.
 #![forbid(unsafe_code)]
 
+mod emitter;
+mod error;
+pub mod linear_scan;
+pub mod sample;
 pub mod selective_scan;
+
+pub use emitter::Emitter;
+pub use error::{Error, Result};
