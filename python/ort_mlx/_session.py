@@ -11,6 +11,8 @@ from ort_mlx._library import library_path
 
 EP_NAME = "MLXExecutionProvider"
 MINIMUM_ORT = (1, 24)
+# Older ones may refuse sessions if several devices give the operator domain, so that the plugin then gives none by itself.
+ONE_DOMAIN_FOR_MANY_DEVICES = (1, 31)
 
 
 # onnxruntime takes the provider once for each SessionOptions, and does not tell whether one has it already.
@@ -21,9 +23,12 @@ class OrtTooOld(RuntimeError):
     """The installed onnxruntime cannot load plugins of this kind."""
 
 
+def _version() -> tuple[int, ...]:
+    return tuple(int(n) for n in re.findall(r"\d+", onnxruntime.__version__)[:2])
+
+
 def _check_version() -> None:
-    numbers = tuple(int(n) for n in re.findall(r"\d+", onnxruntime.__version__)[:2])
-    if numbers < MINIMUM_ORT:
+    if _version() < MINIMUM_ORT:
         wanted = ".".join(map(str, MINIMUM_ORT))
         raise OrtTooOld(
             f"onnxruntime {onnxruntime.__version__} is too old for {EP_NAME}: "
@@ -82,6 +87,8 @@ def session(
     options = {name: str(value) for name, value in options.items() if value is not None}
     carried = _carried.get(sess_options)
     if carried is None:
+        if len(found) > 1 and _version() < ONE_DOMAIN_FOR_MANY_DEVICES:
+            sess_options.register_custom_ops_library(found[0].ep_metadata["library_path"])
         sess_options.add_provider_for_devices(found[:1], options)
         _carried[sess_options] = options
     elif carried != options:

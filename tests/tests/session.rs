@@ -55,3 +55,45 @@ fn the_device_names_its_provider() {
     assert!(!devices.is_empty());
     assert_eq!(devices[0].ep_vendor().unwrap(), "ort-mlx");
 }
+
+/// y of a `SelectiveScan` (ai.ortmlx) with sizes T, B = D = N = 1.
+fn scan() -> Vec<u8> {
+    let mut b = GraphBuilder::new("scan", 17);
+    let mut input = |name: &str, dims: &[onnx_graph::Dim]| Some(b.input(name, ElementType::Float, dims));
+    let series = || ["T".into(), 1.into(), 1.into()];
+    let inputs = [
+        input("dt", &series()),
+        input("x", &series()),
+        input("b", &series()),
+        input("c", &series()),
+        input("A", &[1.into(), 1.into()]),
+    ];
+    let y = b.node("SelectiveScan", &inputs).domain("ai.ortmlx", 1).output_as("y");
+    b.output(y);
+    model(&b.build().expect("a well-formed graph"), 17)
+}
+
+#[test]
+fn operators_of_our_own_run() {
+    let mut session = session(&scan(), &[("claim", "none")]).unwrap();
+    let series = |values: [f32; 2]| Tensor::from_array(([2, 1, 1], values.to_vec())).unwrap();
+    let outputs = session
+        .run(ort::inputs![
+            "dt" => series([1.0, 2.0]),
+            "x" => series([3.0, 4.0]),
+            "b" => series([1.0, 1.0]),
+            "c" => series([1.0, -1.0]),
+            "A" => Tensor::from_array(([1, 1], vec![-1.0f32])).unwrap(),
+        ])
+        .unwrap();
+    let (_, y) = outputs["y"].try_extract_tensor::<f32>().unwrap();
+    // h[0] = 1 * 3 and h[1] = exp(-2) h[0] + 2 * 4.
+    let wanted = [3.0, -(3.0 * (-2.0f64).exp() + 8.0) as f32];
+    assert!(y.iter().zip(wanted).all(|(y, w)| (y - w).abs() < 1e-5), "{y:?}");
+}
+
+/// The `ort` crate's sessions let ONNX Runtime choose among the devices, unless told otherwise.
+#[test]
+fn a_session_that_chooses_its_device_has_the_operators() {
+    Session::builder(environment()).unwrap().commit_from_memory(&scan()).unwrap();
+}

@@ -5,8 +5,8 @@
 use std::ffi::{c_char, c_void};
 
 use ort_sys::{
-    OrtEpDevice, OrtGraph, OrtHardwareDevice, OrtKernelContext, OrtKeyValuePairs, OrtLogger, OrtNode,
-    OrtSessionOptions, OrtStatusPtr,
+    OrtCustomOpDomain, OrtEpDevice, OrtGraph, OrtHardwareDevice, OrtKernelContext, OrtKeyValuePairs,
+    OrtLogger, OrtNode, OrtSessionOptions, OrtStatusPtr,
 };
 
 /// The oldest minor version of ONNX Runtime 1.x whose plugin interface has all that we need.
@@ -75,8 +75,15 @@ pub struct OrtEpFactory {
     pub CreateSyncStreamForDevice: Unused,
     pub GetHardwareDeviceIncompatibilityDetails: Unused,
     pub CreateExternalResourceImporterForDevice: Unused,
-    pub GetNumCustomOpDomains: Unused,
-    pub GetCustomOpDomains: Unused,
+    pub GetNumCustomOpDomains:
+        Option<unsafe extern "system" fn(*mut OrtEpFactory, num_domains: *mut usize) -> OrtStatusPtr>,
+    pub GetCustomOpDomains: Option<
+        unsafe extern "system" fn(
+            *mut OrtEpFactory,
+            domains: *mut *mut OrtCustomOpDomain,
+            num_domains: usize,
+        ) -> OrtStatusPtr,
+    >,
     pub InitGraphicsInterop: Unused,
     pub DeinitGraphicsInterop: Unused,
     pub SelectBestModelCandidate: Unused,

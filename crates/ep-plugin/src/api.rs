@@ -57,6 +57,7 @@ pub struct Api {
     table: *const OrtApi,
     ep: *const OrtEpApi,
     version: u32,
+    minor: u32,
 }
 
 // SAFETY: both tables are static and never written.
@@ -87,12 +88,17 @@ impl Api {
         }
         // SAFETY: `GetEpApi` is there since version 22; its table is static.
         let ep = unsafe { ((*table).GetEpApi)() };
-        Ok(Self { table, ep: ep.cast(), version })
+        Ok(Self { table, ep: ep.cast(), version, minor })
     }
 
     /// The version to report as supported.
     pub fn version(self) -> u32 {
         self.version
+    }
+
+    /// The runtime's own minor version, which may be newer.
+    pub fn minor(self) -> u32 {
+        self.minor
     }
 
     /// The part that makes statuses.

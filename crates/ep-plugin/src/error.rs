@@ -44,6 +44,9 @@ pub enum Error {
     /// A tensor has a form that no cluster takes.
     #[error("{0}")]
     Tensor(String),
+    /// A node of the domain `ai.ortmlx` does not fit its operator.
+    #[error("{0}")]
+    Operator(String),
     /// A promise between ONNX Runtime and us, or inside the plugin, is broken.
     #[error("this is a bug: {0}")]
     Bug(String),
@@ -53,7 +56,7 @@ impl Error {
     fn code(&self) -> OrtErrorCode {
         match self {
             Self::RuntimeTooOld { .. } => OrtErrorCode::ORT_NOT_IMPLEMENTED,
-            Self::Option(_) | Self::Text(_) | Self::Tensor(_) | Self::Trace { .. } => {
+            Self::Option(_) | Self::Text(_) | Self::Tensor(_) | Self::Operator(_) | Self::Trace { .. } => {
                 OrtErrorCode::ORT_INVALID_ARGUMENT
             }
             Self::Graph(_) | Self::Core(ep_core::Error::Graph(_)) => OrtErrorCode::ORT_INVALID_GRAPH,
@@ -74,7 +77,7 @@ impl Error {
         let code = self.code();
         let text = match self {
             Self::Ort(status) => return status.give(),
-            named @ (Self::Option(_) | Self::RuntimeTooOld { .. }) => named.to_string(),
+            named @ (Self::Option(_) | Self::Operator(_) | Self::RuntimeTooOld { .. }) => named.to_string(),
             other => format!("MLXExecutionProvider: {other}"),
         };
         statuses.make(code, &c_text(text))

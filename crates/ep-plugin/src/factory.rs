@@ -4,15 +4,17 @@ use std::ffi::{CStr, c_char};
 use std::ptr::null;
 use std::slice;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ort_sys::{
-    OrtEpDevice, OrtHardwareDevice, OrtHardwareDeviceType, OrtKeyValuePairs, OrtLogger, OrtSessionOptions,
-    OrtStatusPtr,
+    OrtCustomOpDomain, OrtEpDevice, OrtHardwareDevice, OrtHardwareDeviceType, OrtKeyValuePairs, OrtLogger,
+    OrtSessionOptions, OrtStatusPtr,
 };
 
 use crate::abi::{OrtDataTransferImpl, OrtEp, OrtEpFactory};
 use crate::api::Api;
 use crate::boundary;
+use crate::domain;
 use crate::ep::Ep;
 use crate::error::Error;
 use crate::key_values::KeyValues;
@@ -27,7 +29,16 @@ const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "\0");
 pub struct Factory {
     table: OrtEpFactory,
     api: Api,
+    /// How many devices it has handed out.
+    devices: AtomicUsize,
 }
+
+/// The devices of all factories: the library may be registered under several names.
+static DEVICES: AtomicUsize = AtomicUsize::new(0);
+
+/// The first version of ONNX Runtime to which several devices may give the same domain. An older one that is asked to choose
+/// among all devices itself takes the domain from each, and then refuses every session for having it twice.
+const KEEPS_ONE_DOMAIN: u32 = 31;
 
 impl Factory {
     /// A factory for the runtime behind `api`.
@@ -42,9 +53,11 @@ impl Factory {
             GetVendorId: Some(get_vendor_id),
             GetVersion: Some(get_version),
             CreateDataTransfer: Some(create_data_transfer),
+            GetNumCustomOpDomains: Some(get_num_custom_op_domains),
+            GetCustomOpDomains: Some(get_custom_op_domains),
             ..OrtEpFactory::default()
         };
-        Arc::new(Self { table, api })
+        Arc::new(Self { table, api, devices: AtomicUsize::new(0) })
     }
 
     /// Gives it to ONNX Runtime.
@@ -70,6 +83,11 @@ impl Factory {
             Arc::increment_strong_count(raw);
             Arc::from_raw(raw)
         }
+    }
+
+    /// How many operator domains to give to each session that lists a device of ours.
+    fn domains(&self) -> usize {
+        usize::from(self.api.minor() >= KEEPS_ONE_DOMAIN || DEVICES.load(Ordering::Relaxed) <= 1)
     }
 
     /// ONNX Runtime's function tables.
@@ -106,6 +124,12 @@ impl Factory {
             let create = (*api.ep_table()).CreateEpDevice;
             api.get(|out| create(this, device, metadata.raw(), null(), out))
         }
+    }
+}
+
+impl Drop for Factory {
+    fn drop(&mut self) {
+        DEVICES.fetch_sub(*self.devices.get_mut(), Ordering::Relaxed);
     }
 }
 
@@ -157,6 +181,8 @@ unsafe extern "system" fn get_supported_devices(
                 *ep_devices.add(index) = factory.ep_device(this, device)?;
                 *num_ep_devices = index + 1;
             }
+            factory.devices.fetch_add(1, Ordering::Relaxed);
+            DEVICES.fetch_add(1, Ordering::Relaxed);
         }
         Ok(())
     })
@@ -196,6 +222,36 @@ unsafe extern "system" fn create_data_transfer(
     boundary::status(factory.api.statuses(), "CreateDataTransfer", || {
         // SAFETY: an out-parameter.
         unsafe { *out = std::ptr::null_mut() };
+        Ok(())
+    })
+}
+
+unsafe extern "system" fn get_num_custom_op_domains(
+    this: *mut OrtEpFactory,
+    out: *mut usize,
+) -> OrtStatusPtr {
+    // SAFETY: ONNX Runtime passes a live factory of ours.
+    let factory = unsafe { Factory::share(this) };
+    boundary::status(factory.api.statuses(), "GetNumCustomOpDomains", || {
+        // SAFETY: an out-parameter.
+        unsafe { *out = factory.domains() };
+        Ok(())
+    })
+}
+
+/// Asked for every session that lists one of our devices.
+unsafe extern "system" fn get_custom_op_domains(
+    this: *mut OrtEpFactory,
+    out: *mut *mut OrtCustomOpDomain,
+    room: usize,
+) -> OrtStatusPtr {
+    // SAFETY: ONNX Runtime passes a live factory of ours.
+    let factory = unsafe { Factory::share(this) };
+    boundary::status(factory.api.statuses(), "GetCustomOpDomains", || {
+        if room > 0 {
+            // SAFETY: there is room for it, and it lives for ever.
+            unsafe { *out = domain::of(factory.api)? };
+        }
         Ok(())
     })
 }

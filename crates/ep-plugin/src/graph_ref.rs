@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 use std::ptr::null;
 
 use onnx_graph::{Dim, Shape, TensorType, ValueType};
-use ort_sys::{ONNXType, OrtGraph, OrtNode, OrtTensorTypeAndShapeInfo, OrtValueInfo};
+use ort_sys::{ONNXType, OrtGraph, OrtNode, OrtTensorTypeAndShapeInfo, OrtTypeInfo, OrtValueInfo};
 
 use crate::api::{Api, ort, text};
 use crate::attribute_ref::AttributeRef;
@@ -228,37 +228,46 @@ impl<'a> ValueRef<'a> {
 
     /// Its declared type.
     pub fn value_type(self) -> Result<ValueType, Error> {
-        let api = self.api;
         let info = property!(self, GetValueInfoTypeInfo)?;
-        if info.is_null() {
-            return Ok(ValueType::Unknown);
-        }
-        // SAFETY: the type belongs to the live value; an enum is read as the integer it is.
-        let kind: i32 =
-            unsafe { api.get(|out: *mut i32| ort!(api, GetOnnxTypeFromTypeInfo(info, out.cast())))? };
-        let others = [
-            (ONNXType::ONNX_TYPE_SEQUENCE, "sequence"),
-            (ONNXType::ONNX_TYPE_MAP, "map"),
-            (ONNXType::ONNX_TYPE_OPAQUE, "opaque"),
-            (ONNXType::ONNX_TYPE_SPARSETENSOR, "sparse tensor"),
-            (ONNXType::ONNX_TYPE_OPTIONAL, "optional"),
-        ];
-        if let Some((_, name)) = others.into_iter().find(|&(known, _)| known as i32 == kind) {
-            return Ok(ValueType::Other(name.to_owned()));
-        }
-        if kind != ONNXType::ONNX_TYPE_TENSOR as i32 {
-            return Ok(ValueType::Unknown);
-        }
-        // SAFETY: as above; the tensor's part belongs to it.
-        let tensor = unsafe { api.get(|out| ort!(api, CastTypeInfoToTensorInfo(info, out)))? };
-        // SAFETY: the tensor's part of a live type.
-        unsafe { tensor_type(api, tensor) }
+        // SAFETY: the type belongs to the live value.
+        unsafe { value_type(self.api, info) }
     }
 }
 
+/// A declared type; null is none.
+///
+/// # Safety
+/// `info` must be null or live.
+pub unsafe fn value_type(api: Api, info: *const OrtTypeInfo) -> Result<ValueType, Error> {
+    if info.is_null() {
+        return Ok(ValueType::Unknown);
+    }
+    // SAFETY: the type is live; an enum is read as the integer it is.
+    let kind: i32 = unsafe { api.get(|out: *mut i32| ort!(api, GetOnnxTypeFromTypeInfo(info, out.cast())))? };
+    let others = [
+        (ONNXType::ONNX_TYPE_SEQUENCE, "sequence"),
+        (ONNXType::ONNX_TYPE_MAP, "map"),
+        (ONNXType::ONNX_TYPE_OPAQUE, "opaque"),
+        (ONNXType::ONNX_TYPE_SPARSETENSOR, "sparse tensor"),
+        (ONNXType::ONNX_TYPE_OPTIONAL, "optional"),
+    ];
+    if let Some((_, name)) = others.into_iter().find(|&(known, _)| known as i32 == kind) {
+        return Ok(ValueType::Other(name.to_owned()));
+    }
+    if kind != ONNXType::ONNX_TYPE_TENSOR as i32 {
+        return Ok(ValueType::Unknown);
+    }
+    // SAFETY: as above; the tensor's part belongs to it.
+    let tensor = unsafe { api.get(|out| ort!(api, CastTypeInfoToTensorInfo(info, out)))? };
+    // SAFETY: the tensor's part of a live type.
+    unsafe { tensor_type(api, tensor) }
+}
+
+/// The tensor's part of a declared type.
+///
 /// # Safety
 /// `info` must be live.
-unsafe fn tensor_type(api: Api, info: *const OrtTensorTypeAndShapeInfo) -> Result<ValueType, Error> {
+pub unsafe fn tensor_type(api: Api, info: *const OrtTensorTypeAndShapeInfo) -> Result<ValueType, Error> {
     // SAFETY: `info` is live; the enum is read as the integer it is; both buffers hold `rank` entries.
     let (number, shape) = unsafe {
         let number: i32 = api.get(|out: *mut i32| ort!(api, GetTensorElementType(info, out.cast())))?;

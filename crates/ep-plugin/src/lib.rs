@@ -12,6 +12,7 @@ mod attribute_ref;
 mod boundary;
 mod capability;
 mod compute;
+mod domain;
 mod element;
 mod ep;
 mod error;
@@ -27,10 +28,10 @@ mod tensor_ref;
 use std::ffi::c_char;
 use std::ptr::null_mut;
 
-use ort_sys::{OrtApiBase, OrtLogger, OrtStatusPtr};
+use ort_sys::{OrtApiBase, OrtLogger, OrtSessionOptions, OrtStatusPtr};
 
 use crate::abi::OrtEpFactory;
-use crate::api::{Api, Statuses};
+use crate::api::{Api, Statuses, ort};
 use crate::error::Error;
 use crate::factory::Factory;
 
@@ -74,4 +75,26 @@ pub unsafe extern "C" fn ReleaseEpFactory(factory: *mut OrtEpFactory) -> OrtStat
     // SAFETY: by the caller's word.
     boundary::void("ReleaseEpFactory", || drop(unsafe { Factory::take(factory) }));
     OrtStatusPtr(null_mut())
+}
+
+/// Called by ONNX Runtime's `RegisterCustomOpsLibrary`: gives the operators of the domain `ai.ortmlx`, which run on the CPU,
+/// to a session that does not list our devices.
+///
+/// Fails with a status that says so on a runtime older than 1.24.
+///
+/// # Safety
+/// The arguments must be those that `RegisterCustomOpsLibrary` passes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn RegisterCustomOps(
+    options: *mut OrtSessionOptions,
+    base: *const OrtApiBase,
+) -> OrtStatusPtr {
+    // SAFETY: ONNX Runtime passes its base table.
+    boundary::status(unsafe { Statuses::new(base) }, "RegisterCustomOps", || {
+        // SAFETY: as above.
+        let api = unsafe { Api::connect(base) }?;
+        let domain = domain::of(api)?;
+        // SAFETY: the options are live for this call, the domain for ever.
+        unsafe { api.check(ort!(api, AddCustomOpDomain(options, domain))) }
+    })
 }
