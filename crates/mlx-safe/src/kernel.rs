@@ -14,15 +14,24 @@ use crate::{Array, DeviceType, Dtype, Error, Result, Spec, Stream};
 /// The source is the *body* of the kernel function: MLX writes the signature, from the arrays' types. For every input `x`
 /// the body may use `x_shape`, `x_strides` and `x_ndim`.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct KernelSource {
-    name: String,
-    body: String,
-    header: String,
-    inputs: Vec<String>,
-    outputs: Vec<String>,
-    row_contiguous: bool,
-    atomic_outputs: bool,
-    shared_memory: i32,
+    /// The kernel's name, an identifier.
+    pub name: String,
+    /// The function's body.
+    pub body: String,
+    /// What stands before the function.
+    pub header: String,
+    /// The inputs' names, in order.
+    pub inputs: Vec<String>,
+    /// The outputs' names, in order.
+    pub outputs: Vec<String>,
+    /// Whether inputs are copied where they do not lie in row-major order without gaps.
+    pub row_contiguous: bool,
+    /// Metal: whether outputs are atomic.
+    pub atomic_outputs: bool,
+    /// CUDA: bytes of dynamic shared memory for every block.
+    pub shared_memory: i32,
 }
 
 impl KernelSource {
@@ -77,7 +86,11 @@ impl KernelSource {
         self
     }
 
-    fn check(&self, op: &'static str) -> Result<()> {
+    /// Whether names and sizes are possible; `op` names the caller in the error.
+    ///
+    /// # Errors
+    /// If one is not.
+    pub fn check(&self, op: &'static str) -> Result<()> {
         for name in [&self.name].into_iter().chain(&self.inputs).chain(&self.outputs) {
             identifier(op, name)?;
         }
@@ -122,12 +135,18 @@ impl From<bool> for TemplateArg {
 
 /// How one launch of a kernel goes.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Launch {
-    grid: [i32; 3],
-    threadgroup: [i32; 3],
-    outputs: Vec<Spec>,
-    template: Vec<(String, TemplateArg)>,
-    init_value: Option<f32>,
+    /// The number of threads along each axis.
+    pub grid: [i32; 3],
+    /// The size of a group of threads.
+    pub threadgroup: [i32; 3],
+    /// Shapes and types of the outputs.
+    pub outputs: Vec<Spec>,
+    /// Template arguments, in order.
+    pub template: Vec<(String, TemplateArg)>,
+    /// What outputs are filled with beforehand.
+    pub init_value: Option<f32>,
 }
 
 impl Launch {
@@ -154,7 +173,11 @@ impl Launch {
         self
     }
 
-    fn check(&self, op: &'static str, source: &KernelSource, inputs: usize) -> Result<()> {
+    /// Whether this launch fits `source` and a number of inputs; `op` names the caller in the error.
+    ///
+    /// # Errors
+    /// If it does not.
+    pub fn check(&self, op: &'static str, source: &KernelSource, inputs: usize) -> Result<()> {
         let KernelSource { name, inputs: names, outputs, .. } = source;
         if names.len() != inputs || outputs.len() != self.outputs.len() {
             let (given, out) = (inputs, self.outputs.len());
