@@ -256,6 +256,42 @@ impl<'g> NodeRef<'g> {
         }
     }
 
+    /// The graph in attribute `name`: a body whose every node is claimed, and which handles tensors only.
+    pub(crate) fn body(&self, name: &str) -> Result<&'g Graph<'g>, Decline> {
+        let body = match self.attribute(name) {
+            Some(Attribute::Graph(body)) => body.as_ref(),
+            Some(other) => return Err(wrong_kind(name, "GRAPH", other)),
+            None => return Err(Decline::invalid(format!("attribute {name} is missing"))),
+        };
+        let declines = body.nodes().filter_map(|(id, node)| {
+            let inner = NodeRef::new(body, id, self.device);
+            let decline = crate::registry::claim(&inner).err()?;
+            // What another provider, or an earlier claim, made of a part says less than what kept the rest.
+            Some((!matches!(inner.domain(), "" | "com.microsoft"), node, id, decline))
+        });
+        if let Some((_, node, id, decline)) = declines.min_by_key(|(foreign, ..)| *foreign) {
+            let inner = if node.name.is_empty() { format!("#{}", id.0) } else { format!("'{}'", node.name) };
+            let detail = format!("{name}: {} node {inner}: {}", node.op_type, decline.detail);
+            return Err(Decline::new(decline.code, detail));
+        }
+        for &id in body.inputs().iter().chain(body.outputs()) {
+            body_type(body, id)
+                .map_err(|decline| Decline::new(decline.code, format!("{name}: {decline}")))?;
+        }
+        for outer in body.outer_values() {
+            self.captured(&body.value(outer).name)?;
+        }
+        Ok(body)
+    }
+
+    /// Where the outer-scope value `name` of a body stands among the inputs of a lowering.
+    pub(crate) fn captured(&self, name: &str) -> Result<usize, Decline> {
+        let position = self.node.implicit_inputs().iter().position(|&v| self.graph.value(v).name == name);
+        let position = position
+            .ok_or_else(|| Decline::invalid(format!("nothing around the body is called '{name}'")))?;
+        Ok(self.input_count() + position)
+    }
+
     /// Declines what no operator here can take: versions newer than this crate and element types without an MLX type.
     pub(crate) fn check_basics(&self) -> Result<(), Decline> {
         if self.domain().is_empty() && self.version() > NEWEST_OPSET {
@@ -280,6 +316,19 @@ impl<'g> NodeRef<'g> {
         let element = self.output_type(i)?;
         dtype::to_mlx(element).ok_or_else(|| Decline::dtype(&format!("output {i}"), element))
     }
+}
+
+/// The element type of an input or output of a body.
+pub(crate) fn body_type(body: &Graph<'_>, id: ValueId) -> Result<ElementType, Decline> {
+    let value = body.value(id);
+    let what = format!("'{}'", value.name);
+    let Some(t) = value.tensor_type() else {
+        return Err(Decline::new(DeclineCode::Type, format!("{what} is not a tensor of known type")));
+    };
+    if dtype::to_mlx(t.element).is_none() {
+        return Err(Decline::dtype(&what, t.element));
+    }
+    Ok(t.element)
 }
 
 fn wrong_kind(name: &str, wanted: &str, got: &Attribute<'_>) -> Decline {

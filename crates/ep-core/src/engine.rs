@@ -5,7 +5,7 @@ use std::sync::Arc;
 use mlx_safe::Device;
 use onnx_graph::{Cluster, ElementType, Graph, NodeId};
 
-use crate::program::Program;
+use crate::cluster::ClusterProgram;
 use crate::worker::{Remote, Worker};
 use crate::{ClaimPolicy, Claims, DeviceChoice, Error, NodeRef, Options, ShapeMode, policy, registry};
 
@@ -86,15 +86,15 @@ impl Engine {
     /// If MLX cannot hold a constant.
     pub fn compile(&self, graph: &Graph<'_>) -> Result<Executable, Error> {
         let kind = self.device.kind;
-        let program = self.worker.keep(|| Program::new(graph, kind))?;
-        let shape_mode = program.with(Program::shape_mode)?;
+        let program = self.worker.keep(|| ClusterProgram::new(graph, kind))?;
+        let shape_mode = program.with(ClusterProgram::shape_mode)?;
         Ok(Executable { program, shape_mode })
     }
 }
 
 /// A compiled cluster. Runs may come from any thread; they take turns on the device's worker.
 pub struct Executable {
-    program: Remote<Program>,
+    program: Remote<ClusterProgram>,
     shape_mode: ShapeMode,
 }
 

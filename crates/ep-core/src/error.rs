@@ -72,9 +72,18 @@ pub enum LowerError {
     /// The values at run time break the operator's rules.
     #[error("{0}")]
     Invalid(String),
+    /// Something inside the node's body failed.
+    #[error(transparent)]
+    Body(#[from] Box<Error>),
     /// A broken invariant of this crate.
     #[error("bug in ort-mlx, please report it: {0}")]
     Bug(String),
+}
+
+impl From<Error> for LowerError {
+    fn from(error: Error) -> Self {
+        Self::Body(Box::new(error))
+    }
 }
 
 impl LowerError {

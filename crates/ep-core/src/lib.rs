@@ -8,6 +8,8 @@
 mod axes;
 mod broadcast;
 mod claim;
+mod cluster;
+mod compile;
 mod convert;
 mod dtype;
 mod engine;
@@ -20,6 +22,7 @@ mod options;
 mod policy;
 mod program;
 pub mod registry;
+mod run;
 mod sums;
 #[cfg(test)]
 mod testing;

@@ -5,8 +5,10 @@ use std::rc::Rc;
 
 use mlx_safe::{Array, Dtype};
 
-use crate::LowerError;
 use crate::host::{HostTensor, shape_i32};
+use crate::program::Label;
+use crate::run::Run;
+use crate::{LowerError, dtype};
 
 /// A value of a running program: on the host, on the device, or both. Uploads happen when first asked for.
 #[derive(Clone, Default)]
@@ -47,8 +49,18 @@ impl Value {
         Ok(self.0.array.get_or_init(|| array))
     }
 
+    /// The array, if there is one already.
+    pub(crate) fn on_device(&self) -> Option<&Array> {
+        self.0.array.get()
+    }
+
+    /// The bytes of the array, if there is one already.
+    pub(crate) fn device_bytes(&self) -> usize {
+        self.on_device().map_or(0, Array::nbytes)
+    }
+
     /// The host's copy, computed and downloaded if need be.
-    fn download(&self) -> Result<&HostTensor, LowerError> {
+    pub(crate) fn download(&self) -> Result<&HostTensor, LowerError> {
         if let Some(host) = self.0.host.get() {
             return Ok(host);
         }
@@ -56,7 +68,7 @@ impl Value {
         Ok(self.0.host.get_or_init(|| host))
     }
 
-    fn shape(&self) -> Result<Vec<i32>, LowerError> {
+    pub(crate) fn shape(&self) -> Result<Vec<i32>, LowerError> {
         match (self.0.array.get(), self.0.host.get()) {
             (Some(array), _) => Ok(array.shape().to_vec()),
             (None, Some(host)) => shape_i32(host.dims()),
@@ -65,37 +77,24 @@ impl Value {
     }
 }
 
-/// A condition on values that the device computes; the run fails with `message` where it does not hold.
-pub(crate) struct Check {
-    /// A scalar, true if all is well.
-    pub(crate) holds: Array,
-    /// What to tell the user.
-    pub(crate) message: String,
-    /// The step that asked.
-    pub(crate) step: usize,
-}
-
 /// One lowering in progress.
 pub(crate) struct Lowering<'a> {
     inputs: &'a [Option<Value>],
     outputs: Vec<Option<Value>>,
     wanted: &'a [Option<Dtype>],
-    step: usize,
-    /// The most bytes that one array may take.
-    limit: usize,
-    checks: &'a mut Vec<Check>,
+    label: &'a Rc<Label>,
+    run: &'a mut Run,
 }
 
 impl<'a> Lowering<'a> {
     /// `wanted` has the declared type of each output that is asked for.
     pub(crate) fn new(
-        step: usize,
+        label: &'a Rc<Label>,
         inputs: &'a [Option<Value>],
         wanted: &'a [Option<Dtype>],
-        limit: usize,
-        checks: &'a mut Vec<Check>,
+        run: &'a mut Run,
     ) -> Self {
-        Self { inputs, outputs: vec![None; wanted.len()], wanted, step, limit, checks }
+        Self { inputs, outputs: vec![None; wanted.len()], wanted, label, run }
     }
 
     pub(crate) fn finish(self) -> Result<Vec<Option<Value>>, LowerError> {
@@ -117,7 +116,8 @@ impl<'a> Lowering<'a> {
         self.inputs.get(i).is_some_and(Option::is_some)
     }
 
-    fn input(&self, i: usize) -> Result<&'a Value, LowerError> {
+    /// Input `i` as it is held; those after the listed ones are what the node's bodies read from outside.
+    pub(crate) fn input(&self, i: usize) -> Result<&'a Value, LowerError> {
         let input = self.inputs.get(i).and_then(Option::as_ref);
         input.ok_or_else(|| LowerError::Bug(format!("input {i} is missing, which the claim let pass")))
     }
@@ -184,14 +184,7 @@ impl<'a> Lowering<'a> {
     /// Fails if memory cannot hold an array of `shape`. A lowering that works out tables on the host, as long as sizes that
     /// values decide, asks first.
     pub(crate) fn afford(&self, shape: &[i32], dtype: Dtype) -> Result<(), LowerError> {
-        let bytes = shape.iter().fold(dtype.size(), |n, &d| n.saturating_mul(d.unsigned_abs() as usize));
-        if bytes <= self.limit {
-            return Ok(());
-        }
-        Err(LowerError::invalid(format!(
-            "an array of shape {shape:?} takes {bytes} bytes, more than the {} that MLX may use",
-            self.limit
-        )))
+        self.run.afford(shape, dtype)
     }
 
     /// Hands over output `i`; one that nobody asked for is dropped.
@@ -215,6 +208,31 @@ impl<'a> Lowering<'a> {
         Ok(())
     }
 
+    /// Hands over output `i` as a body made it.
+    ///
+    /// # Errors
+    /// [`LowerError::Bug`] if its type is not the declared one.
+    pub(crate) fn emit_value(&mut self, i: usize, value: Value) -> Result<(), LowerError> {
+        if !self.wants(i) {
+            return Ok(());
+        }
+        let wanted = self.output_dtype(i)?;
+        let dtype = match (value.known(), value.on_device()) {
+            (Some(host), _) => dtype::to_mlx(host.element()),
+            (None, array) => array.map(Array::dtype),
+        };
+        if dtype != Some(wanted) {
+            return Err(LowerError::Bug(format!("output {i} is {dtype:?} where {wanted:?} is declared")));
+        }
+        self.outputs[i] = Some(value);
+        Ok(())
+    }
+
+    /// The run that this lowering is part of, for the bodies that it runs.
+    pub(crate) fn run(&mut self) -> &mut Run {
+        self.run
+    }
+
     /// Hands over output `i` as a value known on the host.
     pub(crate) fn emit_host(&mut self, i: usize, tensor: HostTensor) {
         if self.wants(i) {
@@ -234,6 +252,6 @@ impl<'a> Lowering<'a> {
     /// Makes the run fail with `message` unless `holds` (a boolean scalar) is true. Checked after the run, so the lowering
     /// must be safe where it does not hold.
     pub(crate) fn require(&mut self, holds: Array, message: impl Into<String>) {
-        self.checks.push(Check { holds, message: message.into(), step: self.step });
+        self.run.require(holds, message.into().into(), self.label.clone());
     }
 }

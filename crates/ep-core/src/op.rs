@@ -1,5 +1,6 @@
 //! What an operator is: claim, shape mode and lowering in one place.
 
+use crate::compile::Compiler;
 use crate::host::HostTensor;
 use crate::lowering::Lowering;
 use crate::{Decline, LowerError, NodeRef};
@@ -36,6 +37,16 @@ pub enum ShapeMode {
     Eager(&'static str),
 }
 
+impl ShapeMode {
+    /// Whichever of two asks for more.
+    pub(crate) fn stricter(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Eager(_), _) | (Self::Keyed(_), Self::Keyed(_) | Self::Shapeless) => self,
+            _ => other,
+        }
+    }
+}
+
 /// An operator, parsed: every attribute read and every default applied. Claiming *is* parsing; lowering gets the result.
 pub(crate) trait Op: Sized + Send + Sync + 'static {
     /// The nodes that are asked about.
@@ -56,11 +67,28 @@ pub(crate) trait Op: Sized + Send + Sync + 'static {
     }
 }
 
-/// An [`Op`] behind a pointer, as programs hold it.
-pub(crate) trait AnyOp: Send + Sync {
+/// An operator with bodies: claimed like any other, then compiled with programs for them.
+pub(crate) trait BodyOp: Sized + 'static {
+    /// The nodes that are asked about.
+    const KEYS: &'static [OpKey];
+
+    /// What a program holds; it stays on the worker's thread.
+    type Compiled: AnyOp + 'static;
+
+    /// Parses a node and claims everything in its bodies, or says why it stays with ONNX Runtime.
+    fn claim(node: &NodeRef<'_>) -> Result<Self, Decline>;
+
+    /// Compiles the bodies. Called on the worker's thread.
+    fn compile(self, node: &NodeRef<'_>, compiler: &Compiler) -> Result<Self::Compiled, LowerError>;
+}
+
+/// An operator behind a pointer, as programs hold it.
+pub(crate) trait AnyOp {
     fn shape_mode(&self) -> ShapeMode;
     fn lower(&self, cx: &mut Lowering<'_>) -> Result<(), LowerError>;
-    fn fold(&self, inputs: &[Option<&HostTensor>]) -> Result<Option<Vec<HostTensor>>, LowerError>;
+    fn fold(&self, _inputs: &[Option<&HostTensor>]) -> Result<Option<Vec<HostTensor>>, LowerError> {
+        Ok(None)
+    }
 }
 
 impl<T: Op> AnyOp for T {
@@ -77,15 +105,31 @@ impl<T: Op> AnyOp for T {
     }
 }
 
+/// What compiling an entry gives: the operator, or why its node is declined after all.
+pub(crate) type Compilation = Result<Result<Box<dyn AnyOp>, LowerError>, Decline>;
+
 /// One row of the registry.
 pub struct Entry {
     /// The nodes it takes.
     pub keys: &'static [OpKey],
-    pub(crate) claim: fn(&NodeRef<'_>) -> Result<Box<dyn AnyOp>, Decline>,
+    pub(crate) claim: fn(&NodeRef<'_>) -> Result<(), Decline>,
+    pub(crate) compile: fn(&NodeRef<'_>, &Compiler) -> Compilation,
 }
 
 impl Entry {
     pub(crate) const fn of<T: Op>() -> Self {
-        Self { keys: T::KEYS, claim: |node| Ok(Box::new(T::claim(node)?)) }
+        Self {
+            keys: T::KEYS,
+            claim: |node| T::claim(node).map(drop),
+            compile: |node, _| T::claim(node).map(|op| Ok(Box::new(op) as _)),
+        }
+    }
+
+    pub(crate) const fn with_bodies<T: BodyOp>() -> Self {
+        Self {
+            keys: T::KEYS,
+            claim: |node| T::claim(node).map(drop),
+            compile: |node, compiler| T::claim(node).map(|op| Ok(Box::new(op.compile(node, compiler)?) as _)),
+        }
     }
 }

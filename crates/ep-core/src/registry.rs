@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 use std::sync::OnceLock;
 
+use crate::compile::Compiler;
 use crate::op::{AnyOp, Entry, OpKey};
 use crate::ops::FAMILIES;
-use crate::{Decline, DeclineCode, NodeRef};
+use crate::{Decline, DeclineCode, LowerError, NodeRef};
 
 /// The domain and name of every operator that has an entry, sorted.
 pub fn operators() -> Vec<(&'static str, &'static str)> {
@@ -14,8 +15,21 @@ pub fn operators() -> Vec<(&'static str, &'static str)> {
     keys
 }
 
-/// Asks the operator that takes `node`, or says why it stays with ONNX Runtime.
-pub(crate) fn claim(node: &NodeRef<'_>) -> Result<Box<dyn AnyOp>, Decline> {
+/// Asks the operator that takes `node` whether it can run, or says why it stays with ONNX Runtime.
+pub(crate) fn claim(node: &NodeRef<'_>) -> Result<(), Decline> {
+    (entry(node)?.claim)(node)?;
+    node.check_attributes()
+}
+
+/// Makes what a program holds of a node that [`claim`] took.
+pub(crate) fn compile(node: &NodeRef<'_>, compiler: &Compiler) -> Result<Box<dyn AnyOp>, LowerError> {
+    let compilation = entry(node).and_then(|entry| (entry.compile)(node, compiler));
+    compilation.unwrap_or_else(|decline| {
+        Err(LowerError::Bug(format!("claimed before, declined at compilation: {decline}")))
+    })
+}
+
+fn entry(node: &NodeRef<'_>) -> Result<&'static Entry, Decline> {
     let key = (node.domain(), node.op_type());
     let Some(entry) = by_key().get(&key) else {
         let domain = if node.domain().is_empty() { "ai.onnx" } else { node.domain() };
@@ -23,9 +37,7 @@ pub(crate) fn claim(node: &NodeRef<'_>) -> Result<Box<dyn AnyOp>, Decline> {
         return Err(Decline::new(DeclineCode::Unknown, detail));
     };
     node.check_basics()?;
-    let op = (entry.claim)(node)?;
-    node.check_attributes()?;
-    Ok(op)
+    Ok(entry)
 }
 
 fn by_key() -> &'static HashMap<(&'static str, &'static str), &'static Entry> {

@@ -13,6 +13,8 @@ use ort_sys::{
 pub const OLDEST: u32 = 24;
 /// The minor version whose tables stand here in full.
 pub const NEWEST: u32 = 28;
+/// The first runtime that feeds a fused node what the bodies of its nodes read from outside.
+pub const FEEDS_BODIES: u32 = 27;
 
 /// A member that stays null or uncalled: only its place counts.
 pub type Unused = Option<unsafe extern "system" fn()>;

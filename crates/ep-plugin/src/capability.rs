@@ -1,10 +1,10 @@
 //! `GetCapability`: which nodes of a graph we take, and in which clusters.
 
-use ep_core::Claims;
+use ep_core::{Claims, Decline, DeclineCode};
 use onnx_graph::{Cluster, Graph};
 use ort_sys::OrtNode;
 
-use crate::abi::{OrtEpGraphSupportInfo, OrtNodeFusionOptions};
+use crate::abi::{self, OrtEpGraphSupportInfo, OrtNodeFusionOptions};
 use crate::ep::Ep;
 use crate::error::Error;
 use crate::graph_ref::GraphRef;
@@ -22,8 +22,14 @@ pub unsafe fn claim(ep: &Ep, source: GraphRef<'_>, sink: *mut OrtEpGraphSupportI
         tracing::debug!("graph '{}' lies inside a SequenceMap, nothing of it is claimed", source.name()?);
         return Ok(());
     }
+    if let Some(parent) = import::parent(source)?
+        && claims_of(ep, &parent).nodes.iter().all(Result::is_ok)
+    {
+        tracing::debug!("graph '{}' is claimed with the node whose body it is", source.name()?);
+        return Ok(());
+    }
     let graph = import::graph(source)?;
-    let claims = ep.engine().claim(&graph);
+    let claims = claims_of(ep, &graph);
     let clusters = ep.engine().clusters(&graph, &claims)?;
     log(&graph, &claims, &clusters);
     if let Some(report) = ep.report() {
@@ -37,6 +43,24 @@ pub unsafe fn claim(ep: &Ep, source: GraphRef<'_>, sink: *mut OrtEpGraphSupportI
         unsafe { fuse(ep, &nodes, sink) }?;
     }
     Ok(())
+}
+
+/// What the engine can run, as far as this runtime lets it.
+fn claims_of(ep: &Ep, graph: &Graph<'_>) -> Claims {
+    let mut claims = ep.engine().claim(graph);
+    if ep.api().version() < abi::FEEDS_BODIES {
+        for ((_, node), claim) in graph.nodes().zip(&mut claims.nodes) {
+            let fed = |v| graph.value(v).constant.is_some() || node.inputs().contains(&Some(v));
+            if claim.is_ok() && !node.implicit_inputs().iter().all(|&v| fed(v)) {
+                let detail = format!(
+                    "its body reads values from outside, which ONNX Runtime before 1.{} does not hand over",
+                    abi::FEEDS_BODIES
+                );
+                *claim = Err(Decline::new(DeclineCode::Form, detail));
+            }
+        }
+    }
+    claims
 }
 
 /// # Safety

@@ -31,6 +31,18 @@ pub fn graph<'a>(source: GraphRef<'a>) -> Result<Graph<'a>, Error> {
     importer.finish(source.outputs()?.into_iter().map(Some).collect())
 }
 
+/// Imports the node whose body `source` is, if it is one: a graph of that node alone.
+///
+/// # Errors
+/// As for [`graph`].
+pub fn parent<'a>(source: GraphRef<'a>) -> Result<Option<Graph<'a>>, Error> {
+    let Some(node) = source.parent()? else { return Ok(None) };
+    // ONNX Runtime does not say which graph holds the node; the opsets of a body are those of the model.
+    let mut importer = Importer { source, graph: Graph::new("parent") };
+    importer.node(node)?;
+    Ok(Some(importer.graph))
+}
+
 /// Imports the graph of a cluster that `fused` replaces.
 ///
 /// # Errors

@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use mlx_safe::{Array, Error, Result};
-use mlx_safe::{checkpoint, compile, compile_shapeless, custom_vjp, grad, jvp, value_and_grad, vjp};
+use mlx_safe::{checkpoint, compile, compile_shapeless, custom_vjp, grad, jvp, value_and_grad, vjp, vmap};
 
 type Function = fn(&[Array]) -> Result<Vec<Array>>;
 
@@ -176,6 +176,44 @@ fn a_failed_trace_is_tried_again() {
 }
 
 #[test]
+fn vmap_applies_a_function_to_every_item() {
+    // Columns of x against one matrix: y_j = M x_j + 1.
+    let x = Array::from_slice(&[1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0], &[2, 3]).unwrap();
+    let m = Array::from_slice(&[1.0f32, 0.0, 2.0, -1.0], &[2, 2]).unwrap();
+    let calls = Cell::new(0);
+    let f = |p: &[Array]| {
+        calls.set(calls.get() + 1);
+        assert_eq!(p[0].shape(), [2]);
+        Ok(vec![
+            p[1].matmul(&p[0])?.add(&Array::scalar(1.0f32))?,
+            p[0].sum(&[0], false)?,
+            Array::scalar(7.0f32),
+        ])
+    };
+    let y = vmap(f, &[x, m], &[Some(-1), None]).unwrap();
+    assert_eq!(calls.get(), 1);
+    assert_eq!(y[0].shape(), [3, 2]);
+    close(&y[0], [2.0, -1.0, 3.0, 0.0, 4.0, 1.0]);
+    close(&y[1], [5.0, 7.0, 9.0]);
+    close(&y[2], [7.0; 3]);
+}
+
+#[test]
+fn vmap_reports_what_it_cannot_do() {
+    let error = |f: Function, axes: &[Option<i32>]| vmap(f, &[x()], axes).unwrap_err().to_string();
+    assert!(error(wave, &[]).contains("axes"));
+    assert!(error(wave, &[None]).contains("no input"));
+    assert!(error(wave, &[Some(1)]).contains("axis 1"));
+    assert!(vmap(wave, &[Array::scalar(1.0f32)], &[Some(0)]).is_err());
+    let two = [x(), Array::from_slice(&[1.0f32; 2], &[2]).unwrap()];
+    assert!(vmap(wave, &two, &[Some(0), Some(0)]).unwrap_err().to_string().contains("items"));
+    let read: Function = |x| Ok(vec![Array::scalar(x[0].item::<f32>()?)]);
+    assert!(error(read, &[Some(0)]).contains("eval"));
+    assert!(vmap(|_| Ok(Vec::new()), &[x()], &[Some(0)]).unwrap().is_empty());
+    close(&vmap(wave, &[x()], &[Some(0)]).unwrap()[0], X.iter().map(|&x| wave_at(x).0));
+}
+
+#[test]
 fn failures_of_every_transformation_reach_the_caller() {
     let failures: [(&str, Function); 3] = [
         ("my own", |_| Err(Error::Closure("my own".into()))),
@@ -189,6 +227,7 @@ fn failures_of_every_transformation_reach_the_caller() {
             value_and_grad(f, &[0])(&[x()]).unwrap_err(),
             grad(move |x| Ok(f(x)?.remove(0)), &[0])(&[x()]).unwrap_err(),
             compile(f).unwrap().apply(&[x()]).unwrap_err(),
+            vmap(f, &[Array::from_slice(&X, &[1, 3]).unwrap()], &[Some(0)]).unwrap_err(),
             compile_shapeless(f).unwrap().apply(&[x()]).unwrap_err(),
             checkpoint(f).unwrap().apply(&[x()]).unwrap_err(),
             custom_vjp(f, |_, c, _| Ok(c.to_vec())).unwrap().apply(&[x()]).unwrap_err(),

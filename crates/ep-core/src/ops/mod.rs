@@ -3,6 +3,7 @@
 use crate::op::Entry;
 
 mod activation;
+mod control;
 mod elementwise;
 mod image;
 mod index;
@@ -16,6 +17,7 @@ mod shape;
 /// Every operator that can be claimed, family by family.
 pub(crate) static FAMILIES: &[&[Entry]] = &[
     activation::OPS,
+    control::OPS,
     elementwise::OPS,
     image::OPS,
     index::OPS,

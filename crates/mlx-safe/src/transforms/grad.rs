@@ -159,7 +159,7 @@ impl Drop for ValueAndGrad {
 }
 
 /// Runs a call that fills two vectors.
-fn two_vectors(
+pub(super) fn two_vectors(
     op: &'static str,
     call: impl FnOnce(*mut sys::mlx_vector_array, *mut sys::mlx_vector_array) -> std::ffi::c_int,
 ) -> Result<(Vec<Array>, Vec<Array>)> {

@@ -1,0 +1,98 @@
+//! A cluster, ready to run: a program between the caller's tensors.
+
+use mlx_safe::{Array, DeviceType};
+use onnx_graph::{ElementType, Graph, ValueId};
+
+use crate::compile::Compiler;
+use crate::engine::{OutputSink, TensorView};
+use crate::host::{HostTensor, shape_i32};
+use crate::lowering::Value;
+use crate::program::Program;
+use crate::run::Run;
+use crate::{Error, ShapeMode, dtype};
+
+/// A compiled cluster. It stays on the worker's thread that made it.
+pub(crate) struct ClusterProgram {
+    program: Program,
+    inputs: Vec<Input>,
+    /// The most bytes that one array may take.
+    limit: usize,
+}
+
+struct Input {
+    element: ElementType,
+    name: String,
+}
+
+/// Integer and boolean inputs up to this many elements are followed on the host: they may be shapes, lengths, axes.
+const INPUT_HOST_LIMIT: usize = 64;
+
+impl ClusterProgram {
+    /// Claims every node of `graph` and uploads its constants. Call on the worker's thread.
+    pub(crate) fn new(graph: &Graph<'_>, device: DeviceType) -> Result<Self, Error> {
+        let program = Compiler::new(device).program(graph)?;
+        let ids = graph.inputs().iter().copied().chain(graph.outer_values());
+        let inputs = ids.map(|id| input(graph, id)).collect::<Result<_, _>>()?;
+        Ok(Self { program, inputs, limit: mlx_safe::memory::limit()? })
+    }
+
+    /// How the program may be compiled.
+    pub(crate) fn shape_mode(&self) -> ShapeMode {
+        self.program.shape_mode()
+    }
+
+    /// Runs on `inputs`, one for each of the graph's inputs in order, and writes every output.
+    pub(crate) fn run(&self, inputs: &[TensorView<'_>], sink: &mut dyn OutputSink) -> Result<(), Error> {
+        if inputs.len() != self.inputs.len() {
+            let detail =
+                format!("the program takes {} inputs, {} were given", self.inputs.len(), inputs.len());
+            return Err(Error::Input { index: inputs.len(), detail });
+        }
+        let mut values = Vec::with_capacity(inputs.len());
+        for (index, (view, input)) in inputs.iter().zip(&self.inputs).enumerate() {
+            values.push(bind(index, view, input)?);
+        }
+        let mut run = Run::new(self.limit);
+        let outputs = self.program.call(values, &mut run)?;
+        deliver(&outputs, &mut run, sink)
+    }
+}
+
+fn input(graph: &Graph<'_>, id: ValueId) -> Result<Input, Error> {
+    let value = graph.value(id);
+    let element = value.tensor_type().map(|t| t.element);
+    let element = element.ok_or_else(|| Error::Bug(format!("input '{}' has no tensor type", value.name)))?;
+    Ok(Input { element, name: value.name.clone() })
+}
+
+fn bind(index: usize, view: &TensorView<'_>, input: &Input) -> Result<Value, Error> {
+    let fail = |detail: String| Error::Input { index, detail: format!("'{}' {detail}", input.name) };
+    if view.element != input.element {
+        return Err(fail(format!("is {}, the model takes {}", view.element, input.element)));
+    }
+    let shape = shape_i32(view.shape).map_err(|e| fail(e.to_string()))?;
+    let dtype = dtype::to_mlx(view.element).ok_or_else(|| fail(format!("is {}", view.element)))?;
+    let follow = !view.element.is_float() && view.shape.iter().product::<usize>() <= INPUT_HOST_LIMIT;
+    let host = follow.then(|| HostTensor::from_bytes(view.element, view.shape, view.data)).flatten();
+    Ok(match host {
+        Some(host) => Value::host(host),
+        None => Value::device(Array::from_bytes(dtype, &shape, view.data)?),
+    })
+}
+
+fn deliver(outputs: &[Value], run: &mut Run, sink: &mut dyn OutputSink) -> Result<(), Error> {
+    let mut arrays = Vec::with_capacity(outputs.len());
+    for value in outputs {
+        let array = value.array().map_err(|e| Error::Bug(e.to_string()))?;
+        arrays.push(array.contiguous()?);
+    }
+    run.settle(&arrays)?;
+    for (index, array) in arrays.iter().enumerate() {
+        let shape: Vec<usize> = array.shape().iter().map(|&d| d as usize).collect();
+        let element = dtype::to_onnx(array.dtype());
+        array
+            .with_bytes(|data| sink.write(index, element, &shape, data))?
+            .map_err(|source| Error::Output { index, source })?;
+    }
+    Ok(())
+}
