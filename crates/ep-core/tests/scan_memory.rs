@@ -80,6 +80,9 @@ fn memory_does_not_grow_with_the_length_beyond_inputs_and_outputs() {
         peak.saturating_sub(2 * data.len())
     };
     let (short, long) = (beyond(4_000), beyond(20_000));
-    assert!(long < short + (1 << 20), "{long} bytes beyond inputs and outputs for 20000 steps, {short} for 4000");
+    assert!(
+        long < short + (1 << 20),
+        "{long} bytes beyond inputs and outputs for 20000 steps, {short} for 4000"
+    );
     assert!(long < 16 << 20, "{long}");
 }

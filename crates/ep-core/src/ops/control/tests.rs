@@ -12,7 +12,8 @@ use crate::{ClaimPolicy, Engine, NodeRef, Options, policy, registry};
 
 /// Declares every value without a type a float tensor of unknown shape.
 fn floats_by_default(mut graph: Graph<'static>) -> Graph<'static> {
-    let open: Vec<ValueId> = (graph.values().filter(|(_, v)| v.ty == ValueType::Unknown)).map(|(id, _)| id).collect();
+    let open: Vec<ValueId> =
+        (graph.values().filter(|(_, v)| v.ty == ValueType::Unknown)).map(|(id, _)| id).collect();
     for id in open {
         graph.set_type(id, ValueType::Tensor(TensorType { element: E::Float, shape: None }));
     }
