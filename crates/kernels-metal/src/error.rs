@@ -54,6 +54,16 @@ pub enum Error {
         /// The length that the sizes imply.
         wanted: usize,
     },
+    /// Query heads cannot be shared out among key heads.
+    #[error("{kernel}: {heads} query heads are no multiple of {key_heads} key heads")]
+    Heads {
+        /// The kernel's name.
+        kernel: &'static str,
+        /// The number of query heads.
+        heads: usize,
+        /// The number of key heads.
+        key_heads: usize,
+    },
     /// MLX refused.
     #[error(transparent)]
     Mlx(#[from] mlx_safe::Error),

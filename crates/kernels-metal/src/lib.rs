@@ -4,8 +4,10 @@
 //! composed forms themselves are tested against float64. The `host` modules are plain Rust over slices and need no MLX.
 #![forbid(unsafe_code)]
 
+pub mod attention;
 mod emitter;
 mod error;
+mod exp;
 pub mod linear_scan;
 pub mod sample;
 pub mod selective_scan;
