@@ -40,6 +40,16 @@ pub struct Grads {
 }
 
 impl Attention {
+    /// The names, in traces, of the kernels of [`forward`](Self::forward) and [`grad`](Self::grad) on the current stream:
+    /// `attention/host` and `attention_grad/host`.
+    ///
+    /// # Errors
+    /// If MLX has no current stream.
+    pub fn kernels(&self) -> Result<[String; 2]> {
+        let emitter = Emitter::current()?;
+        Ok([format!("{KERNEL}/{emitter}"), format!("{KERNEL}_grad/{emitter}")])
+    }
+
     /// Adds the attention to the lazy graph. Its derivative by q, k and v is [`grad`](Self::grad), so that it stands inside
     /// [`mlx_safe::grad`]; the mask has none. Any size may be 0.
     ///

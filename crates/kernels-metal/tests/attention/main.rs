@@ -1,5 +1,7 @@
 //! Attention and its pullback on the host, against float64.
+#![allow(clippy::unwrap_used)] // A test file: `allow-unwrap-in-tests` sees only `#[test]` functions.
 
+mod arrays;
 mod case;
 mod reference;
 

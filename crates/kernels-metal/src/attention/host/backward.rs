@@ -108,7 +108,7 @@ impl<T: Sample> Context<'_, '_, T> {
         let heads = self.sizes.batch * self.sizes.key_heads;
         let bytes = size_of::<f32>() * self.sums() * heads;
         let parts = 16usize.div_ceil(heads).min(1 + SUMS_BYTES / bytes.max(1));
-        self.sizes.keys.div_ceil(parts).next_multiple_of(KEYS)
+        self.sizes.keys.div_ceil(parts).next_multiple_of(KEYS).max(KEYS)
     }
 
     /// Floats of a task's sum for dQ.

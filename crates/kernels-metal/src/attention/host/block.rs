@@ -21,7 +21,7 @@ pub(super) fn tiled(rows: usize) -> usize {
 /// Reads rows of `width` into rows of [`padded`] width, up to a [`tiled`] number of them; what is beyond is 0.
 pub(super) fn load<T: Sample>(from: &[T], width: usize, to: &mut [f32]) {
     let stride = padded(width);
-    let rows = if width == 0 { 0 } else { from.len() / width };
+    let rows = from.len().checked_div(width).unwrap_or(0);
     for (from, to) in from.chunks_exact(width.max(1)).zip(to.chunks_exact_mut(stride.max(1))) {
         T::load(from, &mut to[..width]);
         to[width..].fill(0.0);
