@@ -1,9 +1,8 @@
 """Selective scans for the tests: models of the operators, inputs, and the definition in float64."""
 
 import numpy as np
-from onnx import TensorProto, helper
-
-DOMAIN = "ai.ortmlx"
+from domain import node_model
+from onnx import TensorProto
 
 AXES = {
     "dt": "TBD",
@@ -28,26 +27,9 @@ GRAD = [*SCAN, "dy", "dh"]
 GRADS = ["ddt", "dx", "db", "dc", "dA", "dh0"]
 
 
-def scan_model(
-    op="SelectiveScan", inputs=SCAN, outputs=("y", "h"), element=TensorProto.FLOAT, shapes=(), **attributes
-) -> bytes:
-    """One node; its graph takes and gives float32, and casts if the node's type is another. "" leaves a value out."""
-    shapes, cast = dict(shapes), element != TensorProto.FLOAT
-
-    def info(name):
-        return helper.make_tensor_value_info(name, TensorProto.FLOAT, shapes.get(name, list(AXES[name])))
-
-    def inner(name):
-        return name and (f"{name}_cast" if cast else name)
-
-    given, made = [n for n in inputs if n], [n for n in outputs if n]
-    nodes = [helper.make_node(op, map(inner, inputs), map(inner, outputs), "scan", domain=DOMAIN, **attributes)]
-    if cast:
-        before = [helper.make_node("Cast", [n], [inner(n)], to=element) for n in given]
-        nodes = [*before, *nodes, *(helper.make_node("Cast", [inner(n)], [n], to=TensorProto.FLOAT) for n in made)]
-    graph = helper.make_graph(nodes, "scan", [info(n) for n in given], [info(n) for n in made])
-    imports = [helper.make_opsetid("", 17), helper.make_opsetid(DOMAIN, 1)]
-    return helper.make_model(graph, opset_imports=imports, ir_version=10).SerializeToString()
+def scan_model(op="SelectiveScan", inputs=SCAN, outputs=("y", "h"), element=TensorProto.FLOAT, **details) -> bytes:
+    """One node; see ``node_model``."""
+    return node_model(op, AXES, inputs, outputs, element, **details)
 
 
 def scan_inputs(names, t, b, d, n, seed=0) -> dict[str, np.ndarray]:

@@ -10,34 +10,14 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from onnx import TensorProto, helper
+from domain import claims, near, refused, rounded, run
+from onnx import TensorProto
 from scans import AXES, GRAD, GRADS, SCAN, loss, scan, scan_grad, scan_inputs, scan_model
 
 import ort_mlx
 
 DEPS = Path(__file__).parent.parent.parent / ".deps"
-# Errors relative to the largest value of an output.
-TOLERANCE = {TensorProto.FLOAT: 1e-5, TensorProto.FLOAT16: 4e-3, TensorProto.BFLOAT16: 3e-2}
-
-claims = pytest.mark.parametrize("claim", ["none", "all"])
 directions = pytest.mark.parametrize("reverse", [0, 1])
-
-
-def run(model: bytes, feeds, claim="none") -> dict[str, np.ndarray]:
-    session = ort_mlx.session(model, claim=claim, device="cpu")
-    return dict(zip([o.name for o in session.get_outputs()], session.run(None, feeds)))
-
-
-def near(got: dict, wanted: dict, element=TensorProto.FLOAT) -> None:
-    for name, value in got.items():
-        assert value.shape == wanted[name].shape, name
-        limit = TOLERANCE[element] * max(np.abs(wanted[name]).max(initial=0), 1e-30)
-        assert np.abs(value - wanted[name]).max(initial=0) <= limit, name
-
-
-def refused(model: bytes, wanted: str, claim="none") -> None:
-    with pytest.raises(Exception, match=wanted):
-        ort_mlx.session(model, claim=claim, device="cpu")
 
 
 @claims
@@ -76,8 +56,7 @@ def test_the_reference_gradient_is_that_of_the_reference(reverse):
 @pytest.mark.parametrize("element", [TensorProto.FLOAT16, TensorProto.BFLOAT16])
 def test_16_bit_types(claim, element):
     feeds = scan_inputs(GRAD, 24, 2, 5, 8)
-    rounded = helper.tensor_dtype_to_np_dtype(element)
-    exact = {name: value.astype(rounded).astype(np.float64) for name, value in feeds.items()}
+    exact = rounded(feeds, element)
     forward = {name: feeds[name] for name in SCAN}
     wanted = scan(**{name: exact[name] for name in SCAN})
     near(run(scan_model(element=element), forward, claim), wanted, element)
@@ -175,7 +154,7 @@ def test_inputs_of_unknown_rank_are_checked_when_they_run():
     feeds = scan_inputs(SCAN, 3, 2, 4, 5)
     near(dict(zip(["y", "h"], session.run(None, feeds))), scan(**feeds))
     for name, value, wanted in [
-        ("A", feeds["A"][0], r"node 'scan': input 'A' \(D, N\) has 2 axes, but its shape is \[5\] with 1"),
+        ("A", feeds["A"][0], r"node 'node': input 'A' \(D, N\) has 2 axes, but its shape is \[5\] with 1"),
         ("c", feeds["c"][..., 1:], r"'c' \(T, B, N\) has the shape \[3, 2, 4\], so N is 4, but input 'b' says 5"),
         ("x", feeds["x"][:, :0], r"'x' \(T, B, D\) has the shape \[3, 0, 4\], so B is 0, but input 'dt' says 2"),
     ]:
@@ -192,15 +171,15 @@ def test_inputs_of_unknown_rank_are_checked_when_they_run():
     ],
 )
 def test_declared_shapes_that_do_not_fit_are_refused_at_load(shapes, wanted):
-    refused(scan_model(shapes=shapes), rf"ai\.ortmlx\.SelectiveScan node 'scan': .*{wanted}")
+    refused(scan_model(shapes=shapes), rf"ai\.ortmlx\.SelectiveScan node 'node': .*{wanted}")
 
 
 @claims
 def test_a_value_that_an_attribute_does_not_have_is_refused(claim):
-    wanted = "'scan': attribute 'reverse' is 2: give 0 to take the steps from first to last, 1"
+    wanted = "'node': attribute 'reverse' is 2: give 0 to take the steps from first to last, 1"
     refused(scan_model(reverse=2), wanted, claim)
     for value in [1.0, "backwards", [1], [1.0]]:
-        refused(scan_model(reverse=value), "'scan': attribute 'reverse' is no integer: give 0", claim)
+        refused(scan_model(reverse=value), "'node': attribute 'reverse' is no integer: give 0", claim)
 
 
 @claims
@@ -212,9 +191,9 @@ def test_missing_inputs_are_refused(claim):
 
 @claims
 def test_types_that_do_not_fit_are_refused(claim):
+    wanted = "'c' is float16, but 'dt' is float: give both the same type"
+    refused(scan_model(types={"c": TensorProto.FLOAT16}), wanted, claim)
     model = onnx.load_from_string(scan_model())
-    model.graph.input[4].type.tensor_type.elem_type = TensorProto.FLOAT16
-    refused(model.SerializeToString(), "'A' is float16, but 'dt' is float: give all inputs the same type", claim)
     for value in [*model.graph.input, *model.graph.output]:
         value.type.tensor_type.elem_type = TensorProto.DOUBLE
     refused(model.SerializeToString(), r"tensor\(double\).*SelectiveScan", claim)

@@ -14,7 +14,7 @@ use ort_sys::{
 
 use super::inference;
 use super::kernel::Kernel;
-use super::operator::{Formal, Operator};
+use super::operator::{Formal, Kind, Operator};
 use crate::api::Api;
 use crate::boundary;
 
@@ -108,9 +108,15 @@ unsafe extern "system" fn get_input_type_count(op: *const OrtCustomOp) -> usize 
     unsafe { CustomOp::of(op) }.operator.inputs.len()
 }
 
-unsafe extern "system" fn get_output_type(op: *const OrtCustomOp, _: usize) -> ONNXTensorElementDataType {
+unsafe extern "system" fn get_output_type(op: *const OrtCustomOp, index: usize) -> ONNXTensorElementDataType {
     // SAFETY: as above.
-    unsafe { CustomOp::of(op) }.ort_type()
+    let op = unsafe { CustomOp::of(op) };
+    match op.operator.outputs.get(index) {
+        Some(formal) if formal.kind == Kind::Float => {
+            ONNXTensorElementDataType::ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT
+        }
+        _ => op.ort_type(),
+    }
 }
 
 unsafe extern "system" fn get_output_type_count(op: *const OrtCustomOp) -> usize {

@@ -11,7 +11,7 @@ use ort_sys::{OrtKernelContext, OrtKernelInfo, OrtStatusPtr};
 use super::NAME;
 use super::call::{Buffer, BufferMut, Call};
 use super::custom_op::CustomOp;
-use super::operator::{Attribute, Formal, Sizes};
+use super::operator::{Attribute, Formal, Sizes, Value};
 use crate::api::{Api, Statuses, ort, text};
 use crate::error::Error;
 use crate::graph_ref::value_type;
@@ -22,7 +22,7 @@ pub struct Kernel {
     op: &'static CustomOp,
     /// Operator and node, for messages.
     title: String,
-    attributes: Vec<i64>,
+    attributes: Vec<Value>,
 }
 
 impl Kernel {
@@ -88,7 +88,7 @@ impl Kernel {
         };
         let inputs = inputs
             .into_iter()
-            .map(|input| input.map(|tensor| Buffer { element: tensor.element, data: tensor.data }))
+            .map(|input| input.map(|TensorRef { element, dims, data }| Buffer { element, dims, data }))
             .collect();
         let call = Call { sizes: &sizes, attributes: &self.attributes, inputs, outputs };
         operator.kernel(self.op.element)(call).map_err(|detail| self.refusal(detail))
@@ -105,7 +105,8 @@ impl Kernel {
         formal: &Formal,
         sizes: &Sizes,
     ) -> Result<Option<BufferMut<'a>>, Error> {
-        let (api, element) = (self.op.api, self.op.element);
+        let api = self.op.api;
+        let element = formal.element(self.op.element).unwrap_or(self.op.element);
         let dims = formal.shape(sizes).known();
         let dims =
             dims.ok_or_else(|| self.refusal(format!("no input tells the shape of output {formal}")))?;
@@ -183,40 +184,48 @@ unsafe fn declared(api: Api, info: *const OrtKernelInfo) -> Result<Vec<Option<Te
 
 /// # Safety
 /// `info` must be live.
-unsafe fn read(api: Api, info: *const OrtKernelInfo, attribute: &Attribute) -> Result<i64, String> {
-    let name = attribute.name.as_ptr();
-    let shown = attribute.name.to_string_lossy();
-    // SAFETY: by the caller's word; an out-parameter.
-    let found = unsafe { api.get(|out| ort!(api, KernelInfoGetAttribute_int64(info, name, out))) };
-    match found {
-        Ok(value) if attribute.allowed.contains(&value) => Ok(value),
-        Ok(value) => Err(format!("attribute '{shown}' is {value}: give {}", attribute.meaning)),
-        // SAFETY: by the caller's word.
-        Err(_) if unsafe { has_other_type(api, info, attribute) } => {
-            Err(format!("attribute '{shown}' is no integer: give {}", attribute.meaning))
+unsafe fn read(api: Api, info: *const OrtKernelInfo, attribute: &Attribute) -> Result<Value, String> {
+    let (name, shown) = (attribute.name().as_ptr(), attribute.name().to_string_lossy());
+    // SAFETY: by the caller's word; out-parameters.
+    let (int, float) = unsafe {
+        (
+            api.get(|out| ort!(api, KernelInfoGetAttribute_int64(info, name, out))).ok(),
+            api.get(|out| ort!(api, KernelInfoGetAttribute_float(info, name, out))).ok(),
+        )
+    };
+    // SAFETY: by the caller's word.
+    let other = || unsafe { holds_other(api, info, name) };
+    let meaning = attribute.meaning();
+    match (attribute, int, float) {
+        (Attribute::Int { allowed, .. }, Some(value), _) if allowed.contains(&value) => Ok(Value::Int(value)),
+        (Attribute::Float { .. }, _, Some(value)) if value.is_finite() => Ok(Value::Float(Some(value))),
+        (Attribute::Int { .. }, Some(value), _) => {
+            Err(format!("attribute '{shown}' is {value}: give {meaning}"))
         }
-        Err(_) => Ok(attribute.default),
+        (Attribute::Float { .. }, _, Some(value)) => {
+            Err(format!("attribute '{shown}' is {value}: give {meaning}"))
+        }
+        (Attribute::Int { default, .. }, None, None) if !other() => Ok(Value::Int(*default)),
+        (Attribute::Float { .. }, None, None) if !other() => Ok(Value::Float(None)),
+        (Attribute::Int { .. }, ..) => Err(format!("attribute '{shown}' is no integer: give {meaning}")),
+        (Attribute::Float { .. }, ..) => Err(format!("attribute '{shown}' is no float: give {meaning}")),
     }
 }
 
-/// Whether a node has the attribute with a type that is not an integer: ONNX Runtime has one error for that and for none.
+/// Whether an attribute is a text or a list: ONNX Runtime has one error for another type and for no such attribute.
 ///
 /// # Safety
-/// `info` must be live.
-unsafe fn has_other_type(api: Api, info: *const OrtKernelInfo, attribute: &Attribute) -> bool {
-    let name = attribute.name.as_ptr();
-    let (mut float, mut len) = (0.0, 0);
+/// `info` must be live, `name` a C string.
+unsafe fn holds_other(api: Api, info: *const OrtKernelInfo, name: *const c_char) -> bool {
+    let mut len = 0;
     // SAFETY: by the caller's word; a null buffer asks for the length.
     unsafe {
-        api.check(ort!(api, KernelInfoGetAttribute_float(info, name, &raw mut float))).is_ok()
-            || api
-                .check(ort!(api, KernelInfoGetAttribute_string(info, name, null_mut(), &raw mut len)))
-                .is_ok()
-            || api
-                .check(ort!(api, KernelInfoGetAttributeArray_float(info, name, null_mut(), &raw mut len)))
-                .is_ok_and(|()| len > 0)
+        api.check(ort!(api, KernelInfoGetAttribute_string(info, name, null_mut(), &raw mut len))).is_ok()
             || api
                 .check(ort!(api, KernelInfoGetAttributeArray_int64(info, name, null_mut(), &raw mut len)))
+                .is_ok_and(|()| len > 0)
+            || api
+                .check(ort!(api, KernelInfoGetAttributeArray_float(info, name, null_mut(), &raw mut len)))
                 .is_ok_and(|()| len > 0)
     }
 }

@@ -5,6 +5,7 @@
 //!
 //! To add an operator: one file that describes it, and one row in [`OPERATORS`].
 
+mod attention;
 mod call;
 mod custom_op;
 mod inference;
@@ -27,7 +28,8 @@ use operator::{Operator, TYPES};
 pub const NAME: &CStr = c"ai.ortmlx";
 
 /// Every operator of the domain.
-static OPERATORS: &[&Operator] = &[&selective_scan::FORWARD, &selective_scan::GRADIENT];
+static OPERATORS: &[&Operator] =
+    &[&attention::FORWARD, &attention::GRADIENT, &selective_scan::FORWARD, &selective_scan::GRADIENT];
 
 /// The domain as one runtime knows it.
 struct Domain {
@@ -76,7 +78,7 @@ fn make(api: Api) -> Result<*mut OrtCustomOpDomain, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use operator::Formal;
+    use operator::{Attribute, Formal};
 
     /// Every operator, parameter and attribute is documented, with its letters.
     #[test]
@@ -91,8 +93,11 @@ mod tests {
                 assert!(section.contains(&shown(formal)), "{title}: {}", shown(formal));
             }
             for attribute in operator.attributes {
-                let shown =
-                    format!("**{}** (int, default {})", attribute.name.to_str().unwrap(), attribute.default);
+                let name = attribute.name().to_str().unwrap();
+                let shown = match attribute {
+                    Attribute::Int { default, .. } => format!("**{name}** (int, default {default})"),
+                    Attribute::Float { .. } => format!("**{name}** (float)"),
+                };
                 assert!(section.contains(&shown), "{title}: {shown}");
             }
         }

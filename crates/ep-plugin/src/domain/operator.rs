@@ -17,17 +17,19 @@ pub const TYPES: [ElementType; 3] = [ElementType::Float, ElementType::Float16, E
 pub struct Operator {
     /// Its name in the domain.
     pub name: &'static CStr,
-    /// Its inputs.
+    /// Its inputs; the first is of kind [`Kind::T`].
     pub inputs: &'static [Formal],
     /// Its outputs.
     pub outputs: &'static [Formal],
     /// Its attributes.
     pub attributes: &'static [Attribute],
+    /// What inputs must satisfy beyond their descriptions.
+    pub check: fn(&Sizes, &[Option<TensorType>]) -> Result<(), String>,
     /// Computes the outputs.
     pub kernels: Kernels,
 }
 
-/// A formal input or output of type T.
+/// A formal input or output.
 pub struct Formal {
     /// Its name, for messages: nodes go by position.
     pub name: &'static str,
@@ -35,18 +37,66 @@ pub struct Formal {
     pub axes: &'static [&'static str],
     /// Whether a node may leave it out.
     pub optional: bool,
+    /// What it holds.
+    pub kind: Kind,
 }
 
-/// An integer attribute.
-pub struct Attribute {
+/// What a parameter holds.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Elements of the node's type.
+    T,
+    /// Floats, whatever T is.
+    Float,
+    /// Bools, or floats of any of [`TYPES`]. It broadcasts to its axes, and its last may be shorter.
+    Mask,
+}
+
+/// An attribute.
+pub enum Attribute {
+    /// An integer.
+    Int {
+        /// Its name.
+        name: &'static CStr,
+        /// What it is where a node does not say.
+        default: i64,
+        /// What it may be.
+        allowed: RangeInclusive<i64>,
+        /// What the allowed values mean, for messages.
+        meaning: &'static str,
+    },
+    /// A finite number that a node may leave out.
+    Float {
+        /// Its name.
+        name: &'static CStr,
+        /// What it means, for messages.
+        meaning: &'static str,
+    },
+}
+
+impl Attribute {
     /// Its name.
-    pub name: &'static CStr,
-    /// What it is where a node does not say.
-    pub default: i64,
-    /// What it may be.
-    pub allowed: RangeInclusive<i64>,
-    /// What the allowed values mean, for messages.
-    pub meaning: &'static str,
+    pub fn name(&self) -> &'static CStr {
+        match self {
+            Self::Int { name, .. } | Self::Float { name, .. } => name,
+        }
+    }
+
+    /// What to give, for messages.
+    pub fn meaning(&self) -> &'static str {
+        match self {
+            Self::Int { meaning, .. } | Self::Float { meaning, .. } => meaning,
+        }
+    }
+}
+
+/// The value of an attribute.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Value {
+    /// Of an [`Attribute::Int`].
+    Int(i64),
+    /// Of an [`Attribute::Float`].
+    Float(Option<f32>),
 }
 
 /// One function for each element type of T.
@@ -73,18 +123,27 @@ pub(super) use kernels;
 
 /// A parameter that every node has.
 pub const fn required(name: &'static str, axes: &'static [&'static str]) -> Formal {
-    Formal { name, axes, optional: false }
+    Formal { name, axes, optional: false, kind: Kind::T }
 }
 
 /// A parameter that a node may leave out.
 pub const fn optional(name: &'static str, axes: &'static [&'static str]) -> Formal {
-    Formal { name, axes, optional: true }
+    Formal { name, axes, optional: true, kind: Kind::T }
 }
 
 impl Formal {
     /// Its shape under the given sizes.
     pub fn shape(&self, sizes: &Sizes) -> Shape {
         Shape(self.axes.iter().map(|letter| sizes.dim(letter)).collect())
+    }
+
+    /// Its element type in a node with T = `element`; `None` if there are several.
+    pub fn element(&self, element: ElementType) -> Option<ElementType> {
+        match self.kind {
+            Kind::T => Some(element),
+            Kind::Float => Some(ElementType::Float),
+            Kind::Mask => None,
+        }
     }
 }
 
@@ -123,16 +182,37 @@ impl Operator {
                 }
                 return Err(format!("input {formal} is missing"));
             };
-            if given.element != element {
-                return Err(format!(
-                    "input '{}' is {}, but '{}' is {element}: give all inputs the same type, float, float16 or \
-                     bfloat16 (Cast converts)",
-                    formal.name, given.element, self.inputs[0].name
-                ));
+            match formal.element(element) {
+                Some(wanted) if given.element != wanted => return Err(self.type_error(formal, given, wanted)),
+                Some(_) => sizes.bind(formal, given)?,
+                None if given.element != ElementType::Bool && !TYPES.contains(&given.element) => {
+                    return Err(format!(
+                        "input '{}' is {}: give bool, float, float16 or bfloat16",
+                        formal.name, given.element
+                    ));
+                }
+                None => {}
             }
-            sizes.bind(formal, given)?;
         }
+        for (formal, given) in self.inputs.iter().zip(inputs) {
+            if let (Kind::Mask, Some(given)) = (formal.kind, given) {
+                sizes.broadcast(formal, given)?;
+            }
+        }
+        (self.check)(&sizes, inputs)?;
         Ok(sizes)
+    }
+
+    fn type_error(&self, formal: &Formal, given: &TensorType, wanted: ElementType) -> String {
+        let (name, found) = (formal.name, given.element);
+        match formal.kind {
+            Kind::T => format!(
+                "input '{name}' is {found}, but '{}' is {wanted}: give both the same type, float, float16 or bfloat16 \
+                 (Cast converts)",
+                self.inputs[0].name
+            ),
+            _ => format!("input '{name}' is {found}: give {wanted} (Cast converts)"),
+        }
     }
 }
 
@@ -186,15 +266,44 @@ impl Sizes {
     }
 }
 
+impl Sizes {
+    /// Whether `given` broadcasts to the axes of `formal`, but for a last size that may be smaller.
+    fn broadcast(&self, formal: &Formal, given: &TensorType) -> Result<(), String> {
+        let Some(shape) = &given.shape else { return Ok(()) };
+        let pairs = formal.axes.iter().rev().zip(shape.0.iter().rev()).enumerate();
+        let fits = |(i, (letter, dim)): (usize, (&&str, &Dim))| match (dim.known(), self.dim(letter).known())
+        {
+            (Some(size), Some(whole)) => size == 1 || size == whole || (i == 0 && size < whole),
+            _ => true,
+        };
+        if shape.rank() <= formal.axes.len() && pairs.into_iter().all(fits) {
+            return Ok(());
+        }
+        Err(format!(
+            "input {formal} has the shape {shape}, which does not broadcast to {}; only its last size may be smaller",
+            formal.shape(self)
+        ))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     const OPERATOR: Operator = Operator {
         name: c"Pair",
-        inputs: &[required("x", &["T", "D"]), required("w", &["D", "N"]), optional("h", &["N"])],
+        inputs: &[
+            required("x", &["T", "D"]),
+            required("w", &["D", "N"]),
+            optional("h", &["N"]),
+            Formal { kind: Kind::Mask, ..optional("mask", &["T", "N"]) },
+        ],
         outputs: &[required("y", &["T", "N"])],
         attributes: &[],
+        check: |sizes, _| match sizes.dim("N") {
+            Dim::Known(13) => Err("N is unlucky".into()),
+            _ => Ok(()),
+        },
         kernels: Kernels { float: |_| Ok(()), float16: |_| Ok(()), bfloat16: |_| Ok(()) },
     };
 
@@ -237,9 +346,6 @@ mod tests {
         let message = refusal(&[x.clone(), float(&[3.into()])]);
         assert!(message.contains("'w' (D, N) has 2 axes, but its shape is [3] with 1"), "{message}");
         let message = refusal(&[x, tensor(ElementType::Float16, &[3.into(), 1.into()])]);
-        assert!(
-            message.contains("'w' is float16, but 'x' is float: give all inputs the same type"),
-            "{message}"
-        );
+        assert!(message.contains("'w' is float16, but 'x' is float: give both the same type"), "{message}");
     }
 }

@@ -6,7 +6,7 @@ use kernels_metal::sample::Sample;
 use kernels_metal::selective_scan::{Sizes, host};
 
 use super::call::{Call, Element};
-use super::operator::{Attribute, Formal, Operator, kernels, optional, required};
+use super::operator::{Attribute, Formal, Operator, Value, kernels, optional, required};
 
 const SERIES: &[&str] = &["T", "B", "D"];
 const ROWS: &[&str] = &["T", "B", "N"];
@@ -19,7 +19,7 @@ const C: Formal = required("c", ROWS);
 const A: Formal = required("A", &["D", "N"]);
 const H0: Formal = optional("h0", STATE);
 
-const REVERSE: Attribute = Attribute {
+const REVERSE: Attribute = Attribute::Int {
     name: c"reverse",
     default: 0,
     allowed: 0..=1,
@@ -32,6 +32,7 @@ pub const FORWARD: Operator = Operator {
     inputs: &[DT, X, B, C, A, H0],
     outputs: &[required("y", SERIES), optional("h", STATE)],
     attributes: &[REVERSE],
+    check: |_, _| Ok(()),
     kernels: kernels!(forward),
 };
 
@@ -48,6 +49,7 @@ pub const GRADIENT: Operator = Operator {
         optional("dh0", STATE),
     ],
     attributes: &[REVERSE],
+    check: |_, _| Ok(()),
     kernels: kernels!(gradient),
 };
 
@@ -93,7 +95,7 @@ fn widened<T: Sample>(from: &[T]) -> Vec<f32> {
 }
 
 fn reverse(call: &Call<'_>) -> Result<bool, String> {
-    Ok(call.attribute(0)? == 1)
+    Ok(call.attribute(0)? == Value::Int(1))
 }
 
 fn forward<T: Element + Sample>(mut call: Call<'_>) -> Result<(), String> {
