@@ -8,7 +8,7 @@ use half::{bf16, f16};
 use mlx_sys as sys;
 
 use crate::dtype::Element;
-use crate::error::{argument, check, check_evaluation, install_handler};
+use crate::error::{argument, check, install_handler};
 use crate::{Dtype, Error, Result};
 
 /// An n-dimensional array, evaluated when its values are asked for. `Clone` copies the reference, not the data.
@@ -153,11 +153,16 @@ impl Array {
     /// # Errors
     /// If there is no such axis.
     pub fn dim(&self, axis: i32) -> Result<i32> {
+        Ok(self.shape()[self.axis(axis)?])
+    }
+
+    /// `axis` counted from the start.
+    pub(crate) fn axis(&self, axis: i32) -> Result<usize> {
         let rank = self.ndim() as i32;
-        let index = if axis < 0 { axis + rank } else { axis };
-        match self.shape().get(index as usize) {
-            Some(&n) if index >= 0 => Ok(n),
-            _ => argument("dim", format!("axis {axis} of an array of rank {rank}")),
+        let index = if axis < 0 { axis.saturating_add(rank) } else { axis };
+        match usize::try_from(index) {
+            Ok(index) if index < self.ndim() => Ok(index),
+            _ => argument("axis", format!("axis {axis} of an array of rank {rank}")),
         }
     }
 
@@ -184,9 +189,9 @@ impl Array {
     /// # Errors
     /// If any operation that it depends on fails.
     pub fn eval(&self) -> Result<()> {
-        check_evaluation("eval", || {
+        check("eval", || {
             // SAFETY: the array is live.
-            unsafe { sys::mlx_array_eval(self.0) }
+            unsafe { sys::ortmlx_array_eval(self.0) }
         })
     }
 

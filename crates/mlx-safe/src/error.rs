@@ -39,11 +39,13 @@ thread_local! {
 
 static INSTALL: Once = Once::new();
 
-/// Replaces mlx-c's default handler, which prints and exits. Every path into MLX comes by here first.
+/// Replaces mlx-c's default handler, which prints and exits, and starts MLX. Every path into MLX comes by here first.
 pub(crate) fn install_handler() {
     INSTALL.call_once(|| {
         // SAFETY: `remember` has the handler's signature, takes no state, and does not unwind.
-        unsafe { mlx_sys::mlx_set_error_handler(Some(remember), std::ptr::null_mut(), None) }
+        unsafe { mlx_sys::mlx_set_error_handler(Some(remember), std::ptr::null_mut(), None) };
+        // SAFETY: nothing of MLX's was called before.
+        unsafe { mlx_sys::ortmlx_start() };
     });
 }
 
@@ -68,16 +70,6 @@ pub(crate) fn check(op: &'static str, call: impl FnOnce() -> c_int) -> Result<()
         return Err(error);
     }
     Err(Error::Mlx { op, message: take_message() })
-}
-
-/// [`check`] for a call that evaluates: host ops that failed are its failure.
-pub(crate) fn check_evaluation(op: &'static str, call: impl FnOnce() -> c_int) -> Result<()> {
-    check(op, || {
-        let status = call();
-        // SAFETY: takes nothing. It is asked in any case, so that no failure is left for a later evaluation.
-        let host = unsafe { mlx_sys::ortmlx_host_op_check() };
-        if status == 0 { host } else { status }
-    })
 }
 
 /// The message of the call that just failed on this thread.

@@ -4,6 +4,7 @@ use crate::Array;
 use crate::Result;
 use crate::error::argument;
 use crate::handle::optional_float;
+use crate::ops::bounds::bounded;
 use crate::ops::{functions, op};
 
 functions! {
@@ -13,8 +14,6 @@ functions! {
     /// Root mean square normalisation over the last axis of `x` (..., D); `weight` is (D).
     rms_norm(x: &Array, weight: Option<&Array>, eps: f32)
         => mlx_fast_rms_norm(x.raw(), Array::raw_or_null(weight), eps);
-    /// Cross entropy of `logits` (..., C) with class indices `targets` (...), in range: (...).
-    cross_entropy(logits: &Array, targets: &Array) => mlx_fast_cross_entropy(logits.raw(), targets.raw());
     /// Rotary positions of `x` (..., L, E): the first `dims` of E turn by (position + `offset`) `scale` times `base`^(-2i/dims),
     /// or 1 / `freqs[i]` (dims / 2) instead of `base`. Pairs are neighbours if `traditional`, else half of `dims` apart.
     rope(x: &Array, dims: i32, traditional: bool, base: Option<f32>, scale: f32, offset: i32, freqs: Option<&Array>)
@@ -22,6 +21,16 @@ functions! {
     /// [`rope`] with an offset that is an array: a scalar, or one for each of the first axis.
     rope_dynamic(x: &Array, dims: i32, traditional: bool, base: Option<f32>, scale: f32, offset: &Array, freqs: Option<&Array>)
         => mlx_fast_rope_dynamic(x.raw(), dims, traditional, optional_float(base), scale, offset.raw(), Array::raw_or_null(freqs));
+}
+
+/// Cross entropy of `logits` (..., C) with class indices `targets` (...): (...). Indices out of range are treated as by
+/// [`Array::take`].
+///
+/// # Errors
+/// If shapes do not fit, or there are no classes.
+pub fn cross_entropy(logits: &Array, targets: &Array) -> Result<Array> {
+    let targets = bounded("cross_entropy", targets, logits, &[-1], 1)?;
+    op!("cross_entropy", mlx_fast_cross_entropy(logits.raw(), targets.raw()))
 }
 
 /// The mask of an attention.

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use mlx_sys as sys;
 
-use crate::error::{Error, check, check_evaluation, install_handler, take_message};
+use crate::error::{Error, check, install_handler, take_message};
 use crate::{Device, DeviceType, Result};
 
 struct Raw(sys::mlx_stream);
@@ -101,7 +101,7 @@ impl Stream {
 
     /// Waits until all work given to this stream is done.
     pub fn synchronize(&self) -> Result<()> {
-        check_evaluation("synchronize", || {
+        check("synchronize", || {
             // SAFETY: the handle is live.
             unsafe { sys::mlx_synchronize(self.0.0) }
         })

@@ -14,6 +14,36 @@ const void* ortmlx_array_data(mlx_array arr);
 /* Whether an evaluated array's elements lie in row-major order without gaps. */
 bool ortmlx_array_is_row_contiguous(mlx_array arr);
 
+/* Call it once, before anything else of MLX's. */
+void ortmlx_start(void);
+
+/* As mlx_array_eval, mlx_eval and mlx_async_eval, for graphs that MLX may not survive: arrays without elements are done
+   without computing, what is impossible is an error, and a failure leaves the streams as they were. */
+int ortmlx_array_eval(mlx_array arr);
+int ortmlx_eval(const mlx_vector_array arrays);
+int ortmlx_async_eval(const mlx_vector_array arrays);
+
+/* `indices` into the flattened `axes` of `of`, such that `span` elements from each on are there: negative ones count from the
+   end, and what is then out of range becomes the nearest that is in it. */
+int ortmlx_bounded_indices(
+    mlx_array* res,
+    const mlx_array indices,
+    const mlx_array of,
+    const int* axes,
+    size_t axes_num,
+    int span,
+    const mlx_stream s);
+
+/* The same for `start` (axes_num), where slices of `sizes` begin on `axes` of `of`. */
+int ortmlx_bounded_starts(
+    mlx_array* res,
+    const mlx_array start,
+    const mlx_array of,
+    const int* axes,
+    const int* sizes,
+    size_t axes_num,
+    const mlx_stream s);
+
 /* One input or output of a host op: `size` elements, row-major without gaps. `data` is null while only types and shapes
    are asked about. */
 typedef struct ortmlx_view_ {
@@ -57,10 +87,6 @@ typedef struct ortmlx_host_op_ {
       const mlx_vector_array outputs) /* may be null */;
   void (*release)(void* payload);
 } ortmlx_host_op;
-
-/* 1, with its message to the error handler, if a host op failed that the calling thread had evaluated since it last asked;
-   else 0. Ask after every evaluation. */
-int ortmlx_host_op_check(void);
 
 /* Adds the operation to the lazy graph, on a stream of the CPU. Takes over `op.payload`, whether it succeeds or not. */
 int ortmlx_host_op_apply(

@@ -1,8 +1,6 @@
 // A Primitive whose evaluation is a callback: the host ops of mlx-safe.
 #include <cstring>
 #include <memory>
-#include <mutex>
-#include <optional>
 #include <sstream>
 #include <stdexcept>
 #include <string>
@@ -35,42 +33,18 @@ Results& results(ortmlx_sink sink) {
   return *static_cast<Results*>(sink.ctx);
 }
 
-// The first failure of what one thread evaluates. MLX loses count of its tasks when one throws on a stream's thread, and
-// after about a hundred every evaluation waits for ever: so failures are left here instead.
-class Failures {
- public:
-  void add(const char* text) {
-    std::lock_guard<std::mutex> lock(mutex_);
-    if (!first_) {
-      first_ = text;
-    }
-  }
-
-  std::optional<std::string> take() {
-    std::lock_guard<std::mutex> lock(mutex_);
-    return std::exchange(first_, std::nullopt);
-  }
-
-  static const std::shared_ptr<Failures>& of_this_thread() {
-    static thread_local auto failures = std::make_shared<Failures>();
-    return failures;
-  }
-
- private:
-  std::mutex mutex_;
-  std::optional<std::string> first_;
-};
-
 // The callbacks with a payload that is released with the last copy.
 struct Callbacks {
-  explicit Callbacks(const ortmlx_host_op& op) : payload(op.payload, op.release), name(op.name), op(op) {}
+  explicit Callbacks(const ortmlx_host_op& op)
+      : payload(op.payload, op.release), name(std::string("host op ") + op.name), op(op) {}
 
   std::shared_ptr<void> payload;
+  // Begins as evaluate.cpp knows it.
   std::string name;
   ortmlx_host_op op;
 
   [[noreturn]] void fail(const std::string& why) const {
-    throw std::runtime_error("host op '" + name + "': " + why);
+    throw std::runtime_error(name + ": " + why);
   }
 
   Results infer(const std::vector<mx::array>& inputs) const;
@@ -162,15 +136,8 @@ class HostOp : public mx::Primitive {
     }
     // MLX keeps the buffers alive until the tasks before its next one are done.
     encoder.dispatch(
-        [callbacks = callbacks_,
-         failures = Failures::of_this_thread(),
-         in = weak_copies(inputs),
-         out = weak_copies(outputs)]() mutable {
-          try {
-            callbacks->run(in, out);
-          } catch (std::exception& e) {
-            failures->add(e.what());
-          }
+        [callbacks = callbacks_, in = weak_copies(inputs), out = weak_copies(outputs)]() mutable {
+          callbacks->run(in, out);
         });
   }
 
@@ -259,19 +226,6 @@ extern "C" void ortmlx_sink_set_message(ortmlx_sink sink, const char* text, size
     results(sink).message.assign(text, length);
   } catch (std::exception&) {
     // Memory is short: the failure is reported without its reason.
-  }
-}
-
-extern "C" int ortmlx_host_op_check(void) {
-  try {
-    auto failure = Failures::of_this_thread()->take();
-    if (failure) {
-      mlx_error(failure->c_str());
-    }
-    return failure.has_value();
-  } catch (std::exception& e) {
-    mlx_error(e.what());
-    return 1;
   }
 }
 

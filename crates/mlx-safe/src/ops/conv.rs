@@ -29,7 +29,7 @@ impl Array {
     /// last, as everywhere in MLX.
     ///
     /// # Errors
-    /// If ranks or channel counts do not fit.
+    /// If ranks or channel counts do not fit, or a step is below 1.
     pub fn conv_general(&self, weight: &Array, geometry: &ConvGeometry) -> Result<Array> {
         let g = geometry;
         let n = self.ndim().saturating_sub(2);
@@ -37,7 +37,11 @@ impl Array {
         if n == 0 || all.iter().any(|entries| entries.len() != n) || weight.ndim() != self.ndim() {
             return argument("conv_general", format!("{self:?}, {weight:?} and {g:?} do not fit"));
         }
-        Stream::with_current(|s| {
+        let steps = g.stride.iter().chain(&g.kernel_dilation).chain(&g.input_dilation);
+        if g.groups < 1 || steps.copied().any(|step| step < 1) {
+            return argument("conv_general", format!("{g:?}: steps and groups are 1 at least"));
+        }
+        let convolved = Stream::with_current(|s| {
             Array::from_op("conv_general", |out| {
                 // SAFETY: handles are live and each slice has `n` entries that outlive the call.
                 unsafe {
@@ -61,6 +65,7 @@ impl Array {
                     )
                 }
             })
-        })
+        })?;
+        convolved.zeros_if_from_empty(&[self, weight])
     }
 }

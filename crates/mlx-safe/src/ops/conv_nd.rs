@@ -30,7 +30,8 @@ impl Array {
         groups: i32,
     ) -> Result<Array> {
         check("conv1d", &[stride, dilation], &[padding], groups)?;
-        op!("conv1d", mlx_conv1d(self.raw(), weight.raw(), stride, padding, dilation, groups))
+        op!("conv1d", mlx_conv1d(self.raw(), weight.raw(), stride, padding, dilation, groups))?
+            .zeros_if_from_empty(&[self, weight])
     }
 
     /// The transpose of [`Array::conv1d`]: each element of (N, W, C) with `weight` (O, W, C / groups), spreads out.
@@ -51,7 +52,8 @@ impl Array {
         op!(
             "conv_transpose1d",
             mlx_conv_transpose1d(self.raw(), weight.raw(), stride, padding, dilation, output_padding, groups)
-        )
+        )?
+        .zeros_if_from_empty(&[self, weight])
     }
 
     /// Convolves (N, H, W, C) with `weight` (O, H, W, C / groups), as correlation: the kernel is not flipped. `padding` is on both
@@ -81,7 +83,8 @@ impl Array {
                 dilation[1],
                 groups
             )
-        )
+        )?
+        .zeros_if_from_empty(&[self, weight])
     }
 
     /// The transpose of [`Array::conv2d`]: each element of (N, H, W, C) with `weight` (O, H, W, C / groups), spreads out.
@@ -114,7 +117,8 @@ impl Array {
                 output_padding[1],
                 groups
             )
-        )
+        )?
+        .zeros_if_from_empty(&[self, weight])
     }
 
     /// Convolves (N, D, H, W, C) with `weight` (O, D, H, W, C / groups), as correlation: the kernel is not flipped. `padding` is on both
@@ -147,7 +151,8 @@ impl Array {
                 dilation[2],
                 groups
             )
-        )
+        )?
+        .zeros_if_from_empty(&[self, weight])
     }
 
     /// The transpose of [`Array::conv3d`]: each element of (N, D, H, W, C) with `weight` (O, D, H, W, C / groups), spreads out.
@@ -184,6 +189,7 @@ impl Array {
                 output_padding[2],
                 groups
             )
-        )
+        )?
+        .zeros_if_from_empty(&[self, weight])
     }
 }

@@ -1,7 +1,7 @@
 //! Arrays from nothing. A negative size is an error.
 
 use super::{functions, methods};
-use crate::{Array, Dtype};
+use crate::{Array, Dtype, Result};
 
 functions! {
     /// `value` (a scalar or an array that broadcasts to `shape`) repeated, with its type.
@@ -50,4 +50,15 @@ methods! {
     tril(k: i32) => mlx_tril(k);
     /// Zero below diagonal `k`.
     triu(k: i32) => mlx_triu(k);
+}
+
+impl Array {
+    /// Zeros of this shape if a source is empty: MLX reads, without end, what is not there.
+    pub(super) fn zeros_if_from_empty(self, sources: &[&Array]) -> Result<Array> {
+        if sources.iter().any(|source| source.size() == 0) {
+            zeros(self.shape(), self.dtype())
+        } else {
+            Ok(self)
+        }
+    }
 }

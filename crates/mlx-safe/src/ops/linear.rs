@@ -2,7 +2,8 @@
 
 use std::ffi::CString;
 
-use super::{methods, op};
+use super::bounds::{bounded, bounded_batch};
+use super::{concatenate, methods, op};
 use crate::error::argument;
 use crate::handle::{VectorArray, optional_float};
 use crate::{Array, Result};
@@ -29,15 +30,45 @@ methods! {
     /// of the result (..., M / b, N / b), of this (..., M / b, K / b), of `other` (..., K / b, N / b).
     block_masked_mm(other: &Array, block_size: i32, mask_out: Option<&Array>, mask_lhs: Option<&Array>, mask_rhs: Option<&Array>)
         => mlx_block_masked_mm(other.raw(), block_size, Array::raw_or_null(mask_out), Array::raw_or_null(mask_lhs), Array::raw_or_null(mask_rhs));
-    /// Products of chosen matrices: `lhs` of this (flattened leading axes) with `rhs` of `other`, both uint32 and in range;
-    /// `None` takes them in order. `sorted` promises ascending indices.
-    gather_mm(other: &Array, lhs: Option<&Array>, rhs: Option<&Array>, sorted: bool)
-        => mlx_gather_mm(other.raw(), Array::raw_or_null(lhs), Array::raw_or_null(rhs), sorted);
-    /// For each `segments[i]` = (start, stop), uint32 and in range, the product of (M, K) and (K, N) over that part of K:
-    /// (S, M, N).
-    segmented_mm(other: &Array, segments: &Array) => mlx_segmented_mm(other.raw(), segments.raw());
     /// The last axis, of size m 2^k with m in 1, 12, 20, 28, times Hadamard's matrix and `scale`; by default 1 / sqrt(size).
     hadamard_transform(scale: Option<f32>) => mlx_hadamard_transform(optional_float(scale));
+}
+
+impl Array {
+    /// Products of chosen matrices: `lhs` of this (flattened leading axes) with `rhs` of `other`, both integers; `None` takes
+    /// them in order. Indices out of range are treated as by [`Array::take`]. `sorted` promises ascending indices.
+    ///
+    /// # Errors
+    /// If shapes do not fit.
+    pub fn gather_mm(
+        &self,
+        other: &Array,
+        lhs: Option<&Array>,
+        rhs: Option<&Array>,
+        sorted: bool,
+    ) -> Result<Array> {
+        const NAME: &str = "gather_mm";
+        let (lhs, rhs) = (bounded_batch(NAME, lhs, self)?, bounded_batch(NAME, rhs, other)?);
+        let (l, r) = (Array::raw_or_null(lhs.as_ref()), Array::raw_or_null(rhs.as_ref()));
+        op!(NAME, mlx_gather_mm(self.raw(), other.raw(), l, r, sorted))
+    }
+
+    /// For each `segments[i]` = (start, stop), integers, the product of (M, K) and (K, N) over that part of K: (S, M, N).
+    /// Bounds outside 0 to K are treated as by [`Array::take`]; a segment that ends before it starts is empty.
+    ///
+    /// # Errors
+    /// If shapes do not fit.
+    pub fn segmented_mm(&self, other: &Array, segments: &Array) -> Result<Array> {
+        const NAME: &str = "segmented_mm";
+        if segments.ndim() == 0 || segments.dim(-1)? != 2 {
+            return argument(NAME, format!("segments are (..., 2), not {segments:?}"));
+        }
+        let segments = bounded(NAME, segments, self, &[1], 0)?;
+        let stop = segments.slice_axis(-1, 1..)?;
+        let start = segments.slice_axis(-1, ..1)?.minimum(&stop)?;
+        let segments = concatenate(&[start, stop], -1)?;
+        op!(NAME, mlx_segmented_mm(self.raw(), other.raw(), segments.raw()))
+    }
 }
 
 /// Einstein summation, such as `"ij,jk->ik"`.

@@ -3,6 +3,7 @@
 mod arithmetic;
 mod axes;
 mod binary;
+pub(crate) mod bounds;
 mod combine;
 mod compare;
 pub(crate) mod conv;

@@ -2,7 +2,9 @@
 
 use std::ffi::CStr;
 
+use super::bounds::bounded_batch;
 use super::{op, op_vec};
+use crate::error::argument;
 use crate::handle::{optional_dtype, optional_int};
 use crate::{Array, Dtype, Result};
 
@@ -41,6 +43,31 @@ impl Quantization {
         })
     }
 
+    /// Refuses what MLX's kernels do not know, and scales (and biases) of which there is not one a group: `packed` is
+    /// (..., N, K bits / 32), they are (..., N, K / group).
+    fn check(
+        self,
+        op: &'static str,
+        packed: Option<&Array>,
+        scales: Option<&Array>,
+        biases: Option<&Array>,
+    ) -> Result<()> {
+        if let Self::Affine { group_size, bits } = self
+            && !([32, 64, 128].contains(&group_size) && [2, 3, 4, 5, 6, 8].contains(&bits))
+        {
+            return argument(op, format!("no kernel for groups of {group_size} and {bits} bits"));
+        }
+        let Some((packed, scales)) = packed.zip(scales) else { return Ok(()) };
+        let rows = |array: &Array| array.shape().split_last().map(|(_, rows)| rows.to_vec());
+        if packed.ndim() < 2
+            || rows(packed) != rows(scales)
+            || biases.is_some_and(|biases| biases.shape() != scales.shape())
+        {
+            return argument(op, format!("{packed:?}, scales {scales:?} and biases {biases:?} do not fit"));
+        }
+        Ok(())
+    }
+
     fn bits(self) -> mlx_sys::mlx_optional_int {
         optional_int(match self {
             Self::Affine { bits, .. } => Some(bits),
@@ -56,6 +83,7 @@ impl Array {
     /// # Errors
     /// If K is no multiple of the group, or the packing does not exist.
     pub fn quantize(&self, how: Quantization, global_scale: Option<&Array>) -> Result<Vec<Array>> {
+        how.check("quantize", None, None, None)?;
         let (group, bits, name) = (how.group_size(), how.bits(), how.name().as_ptr());
         op_vec!("quantize", mlx_quantize(self.raw(), group, bits, name, Array::raw_or_null(global_scale)))
     }
@@ -72,6 +100,7 @@ impl Array {
         global_scale: Option<&Array>,
         dtype: Option<Dtype>,
     ) -> Result<Array> {
+        how.check("dequantize", Some(self), Some(scales), biases)?;
         let (biases, global) = (Array::raw_or_null(biases), Array::raw_or_null(global_scale));
         let (group, bits, name) = (how.group_size(), how.bits(), how.name().as_ptr());
         let dtype = optional_dtype(dtype);
@@ -90,6 +119,7 @@ impl Array {
         transpose: bool,
         how: Quantization,
     ) -> Result<Array> {
+        how.check("quantized_matmul", Some(weights), Some(scales), biases)?;
         let (w, scales, biases) = (weights.raw(), scales.raw(), Array::raw_or_null(biases));
         let (group, bits, name) = (how.group_size(), how.bits(), how.name().as_ptr());
         op!(
@@ -114,13 +144,13 @@ impl Array {
         how: Quantization,
         sorted: bool,
     ) -> Result<Array> {
+        const NAME: &str = "gather_qmm";
+        how.check(NAME, Some(weights), Some(scales), biases)?;
+        let (lhs, rhs) = (bounded_batch(NAME, lhs, self)?, bounded_batch(NAME, rhs, weights)?);
         let (x, w, scales, biases) = (self.raw(), weights.raw(), scales.raw(), Array::raw_or_null(biases));
-        let (lhs, rhs) = (Array::raw_or_null(lhs), Array::raw_or_null(rhs));
+        let (lhs, rhs) = (Array::raw_or_null(lhs.as_ref()), Array::raw_or_null(rhs.as_ref()));
         let (group, bits, name) = (how.group_size(), how.bits(), how.name().as_ptr());
-        op!(
-            "gather_qmm",
-            mlx_gather_qmm(x, w, scales, biases, lhs, rhs, transpose, group, bits, name, sorted)
-        )
+        op!(NAME, mlx_gather_qmm(x, w, scales, biases, lhs, rhs, transpose, group, bits, name, sorted))
     }
 
     /// This (M, K), packed on the fly, times (N, K): packed already if `scales` are given. GPU only.
@@ -135,6 +165,7 @@ impl Array {
         global_scale: Option<&Array>,
         weights_global_scale: Option<&Array>,
     ) -> Result<Array> {
+        how.check("qqmm", Some(weights), scales, None)?;
         let scales = Array::raw_or_null(scales);
         let (gx, gw) = (Array::raw_or_null(global_scale), Array::raw_or_null(weights_global_scale));
         let (group, bits, name) = (how.group_size(), how.bits(), how.name().as_ptr());
@@ -157,10 +188,13 @@ impl Array {
         weights_global_scale: Option<&Array>,
         sorted: bool,
     ) -> Result<Array> {
+        const NAME: &str = "gather_qqmm";
+        how.check(NAME, Some(weights), scales, None)?;
+        let (lhs, rhs) = (bounded_batch(NAME, lhs, self)?, bounded_batch(NAME, rhs, weights)?);
         let (x, w, scales) = (self.raw(), weights.raw(), Array::raw_or_null(scales));
-        let (lhs, rhs) = (Array::raw_or_null(lhs), Array::raw_or_null(rhs));
+        let (lhs, rhs) = (Array::raw_or_null(lhs.as_ref()), Array::raw_or_null(rhs.as_ref()));
         let (gx, gw) = (Array::raw_or_null(global_scale), Array::raw_or_null(weights_global_scale));
         let (group, bits, name) = (how.group_size(), how.bits(), how.name().as_ptr());
-        op!("gather_qqmm", mlx_gather_qqmm(x, w, scales, lhs, rhs, group, bits, name, gx, gw, sorted))
+        op!(NAME, mlx_gather_qqmm(x, w, scales, lhs, rhs, group, bits, name, gx, gw, sorted))
     }
 }

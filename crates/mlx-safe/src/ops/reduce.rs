@@ -1,6 +1,6 @@
 //! Reductions over axes, and running reductions along one. An axis that is not there is an error.
 
-use super::{by_axes, by_axis, methods, ones, op, zeros};
+use super::{by_axes, by_axis, methods, op};
 use crate::handle::optional_dtype;
 use crate::{Array, Dtype, Result};
 
@@ -42,7 +42,7 @@ by_axis! {
         => mlx_argmin(keepdims), mlx_argmin_axis(axis, keepdims);
 }
 
-/// Declares running reductions. MLX divides by the number of elements, so an empty array takes its type from a full one.
+/// Declares running reductions.
 macro_rules! scans {
     ($($(#[$doc:meta])* $name:ident => $flat:ident, $along:ident($($dtype:expr)?);)*) => {
         impl Array {$(
@@ -54,14 +54,7 @@ macro_rules! scans {
                 inclusive: bool,
             ) -> Result<Array> {
                 const NAME: &str = stringify!($name);
-                let axis = axis.into();
-                if self.size() == 0 {
-                    let shape: Vec<i32> = self.shape().iter().map(|&n| n.max(1)).collect();
-                    let full = ones(&shape, self.dtype())?.$name(axis, reverse, inclusive)?;
-                    let shape = if axis.is_some() { self.shape() } else { &[0] };
-                    return full.slice(&vec![0; shape.len()], shape, &vec![1; shape.len()]);
-                }
-                match axis {
+                match axis.into() {
                     None => op!(NAME, $flat(self.raw(), reverse, inclusive, $($dtype)?)),
                     Some(axis) => op!(NAME, $along(self.raw(), axis, reverse, inclusive, $($dtype)?)),
                 }
@@ -94,7 +87,7 @@ impl Array {
     /// # Errors
     /// If there are fewer than two axes.
     pub fn trace(&self) -> Result<Array> {
-        op!("trace", mlx_trace(self.raw()))?.zeros_if_from_empty(self)
+        op!("trace", mlx_trace(self.raw()))?.zeros_if_from_empty(&[self])
     }
 
     /// Sum of diagonal `offset` of the matrices that `axis1` and `axis2` span, as `dtype`.
@@ -103,12 +96,7 @@ impl Array {
     /// If there are no such axes.
     pub fn trace_axes(&self, offset: i32, axis1: i32, axis2: i32, dtype: Dtype) -> Result<Array> {
         op!("trace_axes", mlx_trace_axes(self.raw(), offset, axis1, axis2, dtype.raw()))?
-            .zeros_if_from_empty(self)
-    }
-
-    /// Zeros of this shape if `source` is empty: MLX reads, without end, what is not there.
-    pub(super) fn zeros_if_from_empty(self, source: &Array) -> Result<Array> {
-        if source.size() == 0 { zeros(self.shape(), self.dtype()) } else { Ok(self) }
+            .zeros_if_from_empty(&[self])
     }
 
     /// The product of the sizes of `axes`, or its reciprocal if `inverted`: a `dtype` of shape [].

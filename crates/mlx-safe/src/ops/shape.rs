@@ -21,8 +21,6 @@ methods! {
     broadcast_to(shape: &[i32]) => mlx_broadcast_to(shape.as_ptr(), shape.len());
     /// Axes `first` to `last` merged.
     flatten(first: i32, last: i32) => mlx_flatten(first, last);
-    /// Axis `axis` as the axes of `shape`, of which one may be -1.
-    unflatten(axis: i32, shape: &[i32]) => mlx_unflatten(axis, shape.as_ptr(), shape.len());
     /// Repeated whole, `repeats[i]` times along axis i.
     tile(repeats: &[i32]) => mlx_tile(repeats.as_ptr(), repeats.len());
     /// With 1 axis at least.
@@ -67,11 +65,19 @@ impl Array {
     /// # Errors
     /// If MLX refuses.
     pub fn contiguous(&self) -> Result<Array> {
-        // MLX's CUDA back end does not survive this operation on an array without elements, which has no gaps anyway.
-        if self.size() == 0 {
-            return Ok(self.clone());
-        }
         op!("contiguous", mlx_contiguous(self.raw(), false))
+    }
+
+    /// Axis `axis` as the axes of `shape`, of which one may be -1.
+    ///
+    /// # Errors
+    /// If the sizes do not fit.
+    pub fn unflatten(&self, axis: i32, shape: &[i32]) -> Result<Array> {
+        // MLX divides by the others.
+        if shape.contains(&-1) && shape.contains(&0) {
+            return argument("unflatten", format!("{shape:?}: a size beside 0 cannot be found"));
+        }
+        op!("unflatten", mlx_unflatten(self.raw(), axis, shape.as_ptr(), shape.len()))
     }
 
     /// Reversed along `axes`, as a copy: see [`Array::slice`].
@@ -92,7 +98,7 @@ impl Array {
     /// # Errors
     /// If there are no such axes.
     pub fn diagonal(&self, offset: i32, axis1: i32, axis2: i32) -> Result<Array> {
-        op!("diagonal", mlx_diagonal(self.raw(), offset, axis1, axis2))?.zeros_if_from_empty(self)
+        op!("diagonal", mlx_diagonal(self.raw(), offset, axis1, axis2))?.zeros_if_from_empty(&[self])
     }
 
     /// `low[i]` elements before and `high[i]` after axis `axes[i]`, filled by `mode`; `value` is a scalar of the array's

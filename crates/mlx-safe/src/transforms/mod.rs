@@ -7,7 +7,7 @@ mod vmap;
 
 use mlx_sys as sys;
 
-use crate::error::{check, check_evaluation};
+use crate::error::check;
 use crate::handle::VectorArray;
 use crate::{Array, Result};
 
@@ -22,9 +22,9 @@ pub use vmap::vmap;
 /// If any operation that they depend on fails.
 pub fn eval<'a>(arrays: impl IntoIterator<Item = &'a Array>) -> Result<()> {
     let arrays = VectorArray::from_arrays(arrays)?;
-    check_evaluation("eval", || {
+    check("eval", || {
         // SAFETY: the vector is live.
-        unsafe { sys::mlx_eval(arrays.raw()) }
+        unsafe { sys::ortmlx_eval(arrays.raw()) }
     })
 }
 
@@ -36,6 +36,6 @@ pub fn async_eval<'a>(arrays: impl IntoIterator<Item = &'a Array>) -> Result<()>
     let arrays = VectorArray::from_arrays(arrays)?;
     check("async_eval", || {
         // SAFETY: the vector is live.
-        unsafe { sys::mlx_async_eval(arrays.raw()) }
+        unsafe { sys::ortmlx_async_eval(arrays.raw()) }
     })
 }
