@@ -21,9 +21,10 @@ type Vjp = Box<dyn Fn(&[Array], &[Array], &[Array]) -> Result<Vec<Array>> + Send
 
 /// An operation whose evaluation is a Rust function over raw buffers, lazy like every other.
 ///
-/// It runs on a stream of the CPU (the current one, or the thread's default), also in the midst of work on a GPU, on a
-/// thread of MLX's: so its functions are `Send` and `Sync`. They must be pure: MLX may call them once for two equal uses, or
-/// never. They must not evaluate arrays.
+/// It runs on a stream of the CPU (the current one, or the thread's default), on a thread of MLX's: so its functions are
+/// `Send` and `Sync`. In the midst of work on a GPU it waits for its inputs and the GPU for its outputs; they change place
+/// through memory that both see. The functions must be pure: MLX may call them once for two equal uses, or never (as when no
+/// output has an element). They must not evaluate arrays.
 ///
 /// ```
 /// use mlx_safe::{Array, HostOp};

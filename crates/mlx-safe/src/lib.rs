@@ -14,7 +14,18 @@
 //! of a device on one thread and move plain data.
 //!
 //! # Errors
-//! Every call returns MLX's own message in [`Error`]. Nothing prints or ends the process.
+//! Every call returns MLX's own message in [`Error`]. Nothing prints or ends the process. What can only be found out while
+//! computing (a singular matrix, a [`HostOp`] that fails) is an error of the evaluation: of [`eval`], [`Array::item`],
+//! [`Array::to_vec`] and the like. The arrays of a failed evaluation hold no values to rely on.
+//!
+//! # Indices and empty arrays
+//! Arrays of indices are bounded: a negative index counts from the end, and one that is then out of range becomes the nearest
+//! that is in it. An array without elements is an ordinary array on every device; an operation that cannot make elements of
+//! nothing (a convolution can, a mean cannot) is an error or gives NaN, as in NumPy.
+//!
+//! # Devices
+//! Work goes to a GPU where there is one; [`Stream::scope`] and [`Device::set_default`] choose. MLX has no GPU code for most of
+//! [`linalg`], which is an error there.
 
 mod array;
 mod callback;

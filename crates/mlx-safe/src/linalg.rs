@@ -1,5 +1,5 @@
-//! Linear algebra (`mlx.core.linalg`). Everything but [`norm`] and [`cross`] runs on the CPU only: use a CPU stream, see
-//! [`crate::Stream::scope`]. Matrices are the last two axes, float32 or float64; leading axes are a batch.
+//! Linear algebra (`mlx.core.linalg`). Everything but [`norm`] (the nuclear one apart) and [`cross`] runs on the CPU only and is
+//! an error on a GPU's stream: use a CPU's, see [`crate::Stream::scope`]. Matrices are the last two axes, float32 or float64; leading axes are a batch.
 
 use std::ffi::CStr;
 
@@ -116,7 +116,9 @@ pub fn lu(a: &Array) -> Result<(Array, Array, Array)> {
 /// If `a` is no matrix or has no elements.
 pub fn lu_factor(a: &Array) -> Result<(Array, Array)> {
     filled("lu_factor", a)?;
-    op_pair!("lu_factor", mlx_linalg_lu_factor(a.raw()))
+    let (both, pivots) = op_pair!("lu_factor", mlx_linalg_lu_factor(a.raw()))?;
+    // MLX believes its array to be as many elements long as it has bytes, and would read that far. This copy goes by the shape.
+    Ok((both.contiguous()?, pivots))
 }
 
 /// Q (..., M, K) and R (..., K, N) with K = min(M, N).

@@ -51,7 +51,8 @@ macro_rules! limits {
 }
 
 limits! {
-    /// Sets [`limit`] and returns the one before. MLX waits for running work before it goes beyond it.
+    /// Sets [`limit`] and returns the one before. MLX waits for running work before it goes beyond it; a single array that is
+    /// larger is an error when it is evaluated.
     set_limit => mlx_set_memory_limit;
     /// Sets how many bytes are kept for reuse and returns the limit before; 0 keeps none.
     set_cache_limit => mlx_set_cache_limit;

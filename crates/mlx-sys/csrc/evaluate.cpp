@@ -218,6 +218,9 @@ int evaluate(Arrays&& arrays, bool waits, Evaluate&& call) {
 
 } // namespace
 
+// Kept for the life of the process.
+std::thread* ortmlx_main_thread = nullptr;
+
 extern "C" void ortmlx_start(void) {
   // MLX takes the thread that first comes by for the main one. There, handing over a task throws if an earlier one failed,
   // and MLX has counted the task already: after some hundred failures every evaluation waits for ever. So the main thread is
@@ -225,7 +228,7 @@ extern "C" void ortmlx_start(void) {
   // would give its identity to another thread.
   try {
     std::promise<void> started;
-    static auto* main_thread = new std::thread([&started] {
+    ortmlx_main_thread = new std::thread([&started] {
       try {
         mx::scheduler::scheduler();
       } catch (std::exception&) {
@@ -234,7 +237,6 @@ extern "C" void ortmlx_start(void) {
       started.set_value();
     });
     started.get_future().wait();
-    static_cast<void>(main_thread);
   } catch (std::exception&) {
     // There is no thread to be had: the first operation fails too.
   }

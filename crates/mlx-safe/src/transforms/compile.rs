@@ -12,7 +12,8 @@ use crate::{Array, Closure, Result};
 ///
 /// The traces live in a cache of the calling thread, which never evicts, and go when the `Closure` is dropped: keep one
 /// and call it often, and [`compile_shapeless`] where shapes never settle. On a CPU, MLX fuses by running the system's
-/// `g++`, and replays unfused where there is none.
+/// `g++`, and replays unfused where there is none. A `g++` newer than 12 may refuse what MLX 0.32.2 gives it (an error of the
+/// evaluation, "Failed to compile function"): `MLX_DISABLE_COMPILE=1` in the environment then turns fusing off.
 ///
 /// ```
 /// use mlx_safe::{Array, compile};

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use mlx_safe::{Array, Dtype};
+use mlx_safe::{Array, Device, Dtype, Stream};
 use num_complex::Complex32;
 use serde_json::Value;
 
@@ -100,7 +100,13 @@ impl Expected {
             }
             other => panic!("{other} as an input"),
         };
-        Array::from_slice(&self.values, &self.shape).unwrap().astype(dtype).unwrap()
+        // Converted on the CPU: GPUs have no float64.
+        let array = Stream::default_on(Device::CPU)
+            .unwrap()
+            .scope(|| Array::from_slice(&self.values, &self.shape).and_then(|array| array.astype(dtype)));
+        let array = array.unwrap();
+        array.eval().unwrap();
+        array
     }
 
     fn check(&self, got: &Array, tolerance: f64) -> Result<(), String> {
