@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 
 use mlx_safe::{DeviceType, Dtype};
-use onnx_graph::{Attribute, ElementType, Graph, Node, NodeId, Shape, Tensor, ValueId};
+use onnx_graph::{Attribute, ElementType, Graph, Node, NodeId, Shape, Tensor, Value, ValueId, ValueType};
 
 use crate::{Decline, DeclineCode, dtype};
 
@@ -93,10 +93,7 @@ impl<'g> NodeRef<'g> {
     }
 
     fn type_of(&self, id: ValueId, what: &str, i: usize) -> Result<ElementType, Decline> {
-        match self.graph.value(id).tensor_type() {
-            Some(t) => Ok(t.element),
-            None => Err(Decline::new(DeclineCode::Type, format!("{what} {i} is not a tensor of known type"))),
-        }
+        element_of(self.graph.value(id), || format!("{what} {i}"))
     }
 
     /// Declines unless input `i` has one of `allowed`; gives its type.
@@ -321,14 +318,21 @@ impl<'g> NodeRef<'g> {
 /// The element type of an input or output of a body.
 pub(crate) fn body_type(body: &Graph<'_>, id: ValueId) -> Result<ElementType, Decline> {
     let value = body.value(id);
-    let what = format!("'{}'", value.name);
-    let Some(t) = value.tensor_type() else {
-        return Err(Decline::new(DeclineCode::Type, format!("{what} is not a tensor of known type")));
-    };
-    if dtype::to_mlx(t.element).is_none() {
-        return Err(Decline::dtype(&what, t.element));
+    let what = || format!("'{}'", value.name);
+    let element = element_of(value, what)?;
+    if dtype::to_mlx(element).is_none() {
+        return Err(Decline::dtype(&what(), element));
     }
-    Ok(t.element)
+    Ok(element)
+}
+
+fn element_of(value: &Value<'_>, what: impl Fn() -> String) -> Result<ElementType, Decline> {
+    let detail = match &value.ty {
+        ValueType::Tensor(t) => return Ok(t.element),
+        ValueType::Other(other) => format!("{} is no tensor but of another kind: {other}", what()),
+        ValueType::Unknown => format!("{} has no known type", what()),
+    };
+    Err(Decline::new(DeclineCode::Type, detail))
 }
 
 fn wrong_kind(name: &str, wanted: &str, got: &Attribute<'_>) -> Decline {

@@ -14,6 +14,8 @@ pub(crate) struct Run {
     limit: usize,
     /// What was lowered since the last evaluation.
     pub(crate) pending: Pending,
+    /// Whether this is a trace: arrays stand for many at once, and have no values.
+    traced: bool,
     checks: Vec<Check>,
 }
 
@@ -59,7 +61,7 @@ struct Check {
 
 impl Run {
     pub(crate) fn new(limit: usize) -> Self {
-        Self { limit, pending: Pending::default(), checks: Vec::new() }
+        Self { limit, pending: Pending::default(), traced: false, checks: Vec::new() }
     }
 
     /// Adds a step's outputs to what is pending.
@@ -109,7 +111,12 @@ impl Run {
 
     /// A run inside a trace of this one: its conditions are to be taken out and required here.
     pub(crate) fn inside(&self) -> Self {
-        Self::new(self.limit)
+        Self { traced: true, ..Self::new(self.limit) }
+    }
+
+    /// Whether this is a trace, in which nothing can be evaluated.
+    pub(crate) fn is_traced(&self) -> bool {
+        self.traced
     }
 
     /// The conditions so far, taken out: what [`Run::require`] takes.

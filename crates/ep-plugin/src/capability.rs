@@ -22,15 +22,17 @@ pub unsafe fn claim(ep: &Ep, source: GraphRef<'_>, sink: *mut OrtEpGraphSupportI
         tracing::debug!("graph '{}' lies inside a SequenceMap, nothing of it is claimed", source.name()?);
         return Ok(());
     }
-    if let Some(parent) = import::parent(source)?
-        && claims_of(ep, &parent).nodes.iter().all(Result::is_ok)
-    {
-        tracing::debug!("graph '{}' is claimed with the node whose body it is", source.name()?);
-        return Ok(());
-    }
     let graph = import::graph(source)?;
-    let claims = claims_of(ep, &graph);
-    let clusters = ep.engine().clusters(&graph, &claims)?;
+    let parent = import::parent(source)?;
+    let (claims, clusters) =
+        if parent.is_some_and(|parent| claims_of(ep, &parent).nodes.iter().all(Result::is_ok)) {
+            tracing::debug!("graph '{}' is claimed with the node whose body it is", graph.name);
+            (ep.engine().claim(&graph), Vec::new())
+        } else {
+            let claims = claims_of(ep, &graph);
+            let clusters = ep.engine().clusters(&graph, &claims)?;
+            (claims, clusters)
+        };
     log(&graph, &claims, &clusters);
     if let Some(report) = ep.report() {
         let body_of = source.parent()?.map(|node| node.op_type()).transpose()?;

@@ -121,6 +121,8 @@ impl Sweep {
                     }
                     return Ok(());
                 }
+                // What fails inside a trace of a scan around this one may work outside of it.
+                Err(_) if run.is_traced() => {}
                 Err(error) => {
                     tracing::debug!("a part of a scan's body runs step by step: {error}");
                     vectorised.set(false);
