@@ -117,6 +117,15 @@ class TestIf:
         refused(text, {"c": np.array([True, False]), "x": floats(2)}, "exactly one element")
 
 
+def test_the_trace_has_the_nodes_of_bodies(tmp_path):
+    trace = tmp_path / "trace.jsonl"
+    ort_mlx.session(model(COUNTED), quiet(), claim="all", device="cpu", trace=str(trace))
+    placement = Placement.read(trace)
+    inside = [c["op"] for c in placement.claims if c["body_of"] == "Loop"]
+    assert sorted(set(inside)) == ["Add", "Cast", "Constant", "Identity", "Mul", "Sub"] and not placement.left()
+    assert [c["body_of"] for c in placement.clusters] == [None]
+
+
 COUNTED = """g (int64 m, float[N] x) => (float[N] h, float[T, N] all, int64[T] numbers) {
     h, all, numbers = Loop <body = b (int64 i, bool c, float[N] s) => (bool c2, float[N] s2, float[N] o, int64 n) {
         c2 = Identity(c)
