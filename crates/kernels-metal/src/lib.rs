@@ -2,15 +2,19 @@
 //!
 //! Every kernel has a composed form in MLX operations, which is its definition and the oracle that it is tested against; the
 //! composed forms themselves are tested against float64. The `host` modules are plain Rust over slices and need no MLX.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 pub mod attention;
 mod emitter;
 mod error;
 mod exp;
+mod gpu;
 pub mod linear_scan;
 pub mod sample;
 pub mod selective_scan;
+
+#[cfg(test)]
+extern crate self as kernels_metal; // The reference of the tests names this crate.
 
 pub use emitter::Emitter;
 pub use error::{Error, Result};

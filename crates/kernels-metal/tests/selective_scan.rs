@@ -5,7 +5,7 @@ mod reference;
 
 use kernels_metal::selective_scan::{Grads, Inputs, SelectiveScan, Sizes};
 use kernels_metal::{Error, Result};
-use mlx_safe::{Array, Dtype, grad, vjp};
+use mlx_safe::{Array, DeviceType, Dtype, MetalKernel, Stream, grad, vjp};
 use reference::{Problem, near};
 
 const MILD: (f64, f64) = (-4.0, -0.01);
@@ -206,5 +206,10 @@ fn what_does_not_fit_is_refused() {
 
 #[test]
 fn the_kernel_has_a_name() {
-    assert_eq!(SelectiveScan::default().kernel().unwrap(), "selective_scan/host");
+    let wanted = match (Stream::current_device().unwrap(), MetalKernel::is_available()) {
+        (DeviceType::Cpu, _) => "selective_scan/host",
+        (DeviceType::Gpu, true) => "selective_scan/metal",
+        (DeviceType::Gpu, false) => "selective_scan/cuda",
+    };
+    assert_eq!(SelectiveScan::default().kernel().unwrap(), wanted);
 }

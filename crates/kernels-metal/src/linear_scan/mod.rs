@@ -4,6 +4,7 @@
 //! h[t] = a[t] h[t-1] + u[t]
 //! ```
 
+mod gpu;
 pub mod host;
 mod host_op;
 
@@ -42,7 +43,7 @@ pub struct Outputs {
 
 impl LinearScan {
     /// The name, in traces, of the kernel that [`forward`](Self::forward) would run on the current stream:
-    /// `linear_scan/host`.
+    /// `linear_scan/host`, `linear_scan/metal` or `linear_scan/cuda`. Sizes of 0 go to the host whatever the stream is.
     ///
     /// # Errors
     /// If MLX has no current stream.
@@ -71,8 +72,9 @@ impl LinearScan {
 
     /// All states and the last, from a (T or 1, M...), u (T, M...) and h0 (M...).
     fn emit(self, a: &Array, u: &Array, h0: &Array) -> Result<Vec<Array>> {
-        match Emitter::current()? {
-            Emitter::Host => host_op::forward(self, a, u, h0),
+        match Emitter::current()?.dialect().filter(|_| gpu::takes(u)) {
+            Some(dialect) => gpu::forward(self, a, u, h0, &|call| dialect.run(call)),
+            None => host_op::forward(self, a, u, h0),
         }
     }
 

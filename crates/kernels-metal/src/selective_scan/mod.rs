@@ -9,6 +9,7 @@
 //! Decays are multiplied, never divided by: what underflows becomes 0, and nothing overflows for dt A <= 0.
 
 mod composed;
+mod gpu;
 pub mod host;
 mod host_op;
 
@@ -84,7 +85,8 @@ pub struct Sizes {
 
 impl SelectiveScan {
     /// The name, in traces, of the kernel that [`forward`](Self::forward) would run on the current stream:
-    /// `selective_scan/host`.
+    /// `selective_scan/host`, `selective_scan/metal` or `selective_scan/cuda`. More than 256 states and sizes of 0 go to the
+    /// host whatever the stream is.
     ///
     /// # Errors
     /// If MLX has no current stream.
@@ -145,15 +147,19 @@ impl SelectiveScan {
 
     /// y and h from dt, x, b, c, a and perhaps h0.
     fn emit(self, primals: &[Array]) -> Result<Vec<Array>> {
-        match Emitter::current()? {
-            Emitter::Host => host_op::forward(self, primals),
+        let sizes = sizes(primals)?;
+        match Emitter::current()?.dialect().filter(|_| gpu::takes(sizes)) {
+            Some(dialect) => gpu::forward(self, sizes, primals, &|call| dialect.run(call)),
+            None => host_op::forward(self, primals),
         }
     }
 
     /// Derivatives by dt, x, b, c, a, h0.
     fn emit_grad(self, primals: &[Array], dy: &Array, dh: &Array) -> Result<Vec<Array>> {
-        match Emitter::current()? {
-            Emitter::Host => host_op::grad(self, primals, dy, dh),
+        let sizes = sizes(primals)?;
+        match Emitter::current()?.dialect().filter(|_| gpu::takes(sizes)) {
+            Some(dialect) => gpu::grad(self, sizes, primals, dy, dh, dialect, &|call| dialect.run(call)),
+            None => host_op::grad(self, primals, dy, dh),
         }
     }
 }
@@ -203,6 +209,13 @@ impl Inputs {
         }
         Ok(primals)
     }
+}
+
+/// Sizes of primals, whose shapes were checked before.
+fn sizes(primals: &[Array]) -> Result<Sizes> {
+    let (x, a) = (&primals[1], &primals[4]);
+    let [steps, batch, channels, states] = [x.dim(0)?, x.dim(1)?, x.dim(2)?, a.dim(1)?].map(|n| n as usize);
+    Ok(Sizes { steps, batch, channels, states })
 }
 
 fn shape(name: &'static str, array: &Array, wanted: &[usize]) -> Result<()> {

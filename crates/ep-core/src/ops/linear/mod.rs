@@ -8,7 +8,6 @@ mod gemm;
 mod matmul;
 mod matmul_integer;
 mod product;
-mod scaled_dot_product;
 
 /// Every operator of this family.
 pub(crate) static OPS: &[Entry] = &[
@@ -17,6 +16,4 @@ pub(crate) static OPS: &[Entry] = &[
     Entry::of::<gemm::Gemm>(),
     Entry::of::<matmul::MatMul>(),
     Entry::of::<matmul_integer::MatMulInteger>(),
-    Entry::of::<scaled_dot_product::ScaledDotProductAttention>(),
-    Entry::of::<scaled_dot_product::ScaledDotProductAttentionGrad>(),
 ];

@@ -7,7 +7,6 @@ mod backward;
 mod block;
 mod forward;
 mod mask;
-mod problem;
 mod product;
 mod scores;
 mod scratch;
