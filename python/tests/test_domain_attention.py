@@ -9,6 +9,7 @@ from domain import claims, near, refused, rounded, run
 from onnx import TensorProto, helper
 
 import ort_mlx
+from ort_mlx.report import Placement
 
 MASKS = {
     "none": None,
@@ -177,3 +178,17 @@ def test_shapes_that_do_not_fit_are_refused_at_a_run():
 )
 def test_values_that_an_attribute_does_not_have_are_refused(attributes, wanted):
     refused(attention_model(**attributes), wanted)
+
+
+@pytest.mark.parametrize("grad", [False, True])
+def test_the_provider_claims_the_nodes(grad, tmp_path):
+    trace = tmp_path / "trace.jsonl"
+    model = attention_model(grad, ["Q", "K", "V", "dY"][: 3 + grad], GRADS if grad else ["Y", "lse"])
+    session = ort_mlx.session(model, claim="all", device="cpu", trace=str(trace))
+    placement = Placement.read(trace)
+    assert len(placement.clusters) == 1 and not placement.left(), placement
+    feeds = attention_inputs()
+    feeds = {name: feeds[name] for name in ["Q", "K", "V", "dY"][: 3 + grad]}
+    session.run(None, feeds)
+    with pytest.raises(onnxruntime.capi.onnxruntime_pybind11_state.InvalidArgument, match="node 'node': attention: k of shape"):
+        session.run(None, {**feeds, "K": feeds["K"][..., 1:]})

@@ -86,6 +86,16 @@ impl From<Error> for LowerError {
     }
 }
 
+impl From<kernels_metal::Error> for LowerError {
+    fn from(error: kernels_metal::Error) -> Self {
+        match error {
+            kernels_metal::Error::Mlx(error) => Self::Mlx(error),
+            // What else a kernel refuses is what it was given.
+            other => Self::Invalid(other.to_string()),
+        }
+    }
+}
+
 impl LowerError {
     /// The values at run time break the operator's rules.
     pub fn invalid(detail: impl Into<String>) -> Self {

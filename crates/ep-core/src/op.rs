@@ -20,6 +20,11 @@ impl OpKey {
         Self { domain: "", name }
     }
 
+    /// An operator of this project's own domain.
+    pub const fn own(name: &'static str) -> Self {
+        Self { domain: "ai.ortmlx", name }
+    }
+
     /// An operator of com.microsoft.
     pub const fn microsoft(name: &'static str) -> Self {
         Self { domain: "com.microsoft", name }

@@ -8,6 +8,7 @@ mod gemm;
 mod matmul;
 mod matmul_integer;
 mod product;
+mod scaled_dot_product;
 
 /// Every operator of this family.
 pub(crate) static OPS: &[Entry] = &[
@@ -16,4 +17,6 @@ pub(crate) static OPS: &[Entry] = &[
     Entry::of::<gemm::Gemm>(),
     Entry::of::<matmul::MatMul>(),
     Entry::of::<matmul_integer::MatMulInteger>(),
+    Entry::of::<scaled_dot_product::ScaledDotProductAttention>(),
+    Entry::of::<scaled_dot_product::ScaledDotProductAttentionGrad>(),
 ];

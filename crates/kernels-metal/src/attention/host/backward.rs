@@ -6,10 +6,11 @@
 use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
 
-use super::block::{self, KEYS, QUERIES, load, padded, store, tiled};
-use super::forward::{Span, attend};
-use super::product::{self, Extent, product};
-use super::scores::{Corner, Normal, Rows, Rule};
+use super::block::{self, KEYS, QUERIES, Source, Span, load, padded, store, tiled};
+use super::forward::{attend, spans};
+use super::problem::Problem;
+use super::product::{Extent, Left, add_product, product};
+use super::scores::{Corner, Normal, Rows};
 use super::scratch::Scratch;
 use super::{Grads, Inputs, Saved, Sizes, length, split};
 use crate::Result;
@@ -37,16 +38,16 @@ pub fn grad<T: Sample>(
     length("dq", grads.q, q)?;
     length("dk", grads.k, k)?;
     length("dv", grads.v, v)?;
-    let rule = Rule::new(attention, sizes, inputs);
+    let problem = Problem::new(attention, sizes, inputs);
     let rows = match saved {
         Some(saved) => {
             length("y", saved.y, y)?;
             length("lse", saved.lse, sizes.rows())?;
             told(sizes, dy, saved)
         }
-        None => found(rule, sizes, inputs, dy),
+        None => found(&problem, dy),
     };
-    let context = Context { rule, sizes, inputs, dy, rows: &rows };
+    let context = Context { problem, dy: &dy, rows: &rows };
     let heads = sizes.batch * sizes.key_heads;
     let equal = |length: usize| std::iter::repeat_n(length / heads.max(1), heads);
     let (dq, dk, dv) = (split(grads.q, equal(q)), split(grads.k, equal(k)), split(grads.v, equal(v)));
@@ -74,16 +75,15 @@ fn told<T: Sample>(sizes: Sizes, dy: &[T], saved: Saved<'_, T>) -> Vec<Row> {
     (0..sizes.rows()).into_par_iter().with_min_len(256).map(row).collect()
 }
 
-fn found<T: Sample>(rule: Rule<'_>, sizes: Sizes, inputs: &Inputs<'_, T>, dy: &[T]) -> Vec<Row> {
+fn found<T: Sample>(problem: &Problem<'_>, dy: &[T]) -> Vec<Row> {
+    let (sizes, width) = (problem.sizes, problem.sizes.value_width);
     let mut rows = vec![Row::default(); sizes.rows()];
-    let spans = Span::all(sizes);
+    let spans = spans(sizes);
     let parts = split(&mut rows, spans.iter().map(|span| span.count));
     spans.into_par_iter().zip(parts).for_each(|(span, rows)| {
-        let width = sizes.value_width;
-        let dy = span.of(dy, sizes, width);
         let mut dy_row = vec![0.0; width];
-        attend(rule, sizes, inputs, span, |row, y, normal| {
-            T::load(&dy[row * width..][..width], &mut dy_row);
+        attend(problem, span, &mut |row, y, normal| {
+            T::load(&dy[(span.first + row) * width..][..width], &mut dy_row);
             rows[row] = Row { normal, delta: dot(y, &dy_row) };
         });
     });
@@ -94,43 +94,45 @@ fn dot(a: &[f32], b: &[f32]) -> f32 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
 
-struct Context<'a, 'b, T> {
-    rule: Rule<'a>,
-    sizes: Sizes,
-    inputs: &'b Inputs<'a, T>,
-    dy: &'b [T],
-    rows: &'b [Row],
+struct Context<'a> {
+    problem: Problem<'a>,
+    dy: &'a dyn Source,
+    rows: &'a [Row],
 }
 
-impl<T: Sample> Context<'_, '_, T> {
+impl Context<'_> {
     /// Keys of one task.
     fn part(&self) -> usize {
-        let heads = self.sizes.batch * self.sizes.key_heads;
+        let sizes = self.problem.sizes;
+        let heads = sizes.batch * sizes.key_heads;
         let bytes = size_of::<f32>() * self.sums() * heads;
         let parts = 16usize.div_ceil(heads).min(1 + SUMS_BYTES / bytes.max(1));
-        self.sizes.keys.div_ceil(parts).next_multiple_of(KEYS).max(KEYS)
+        sizes.keys.div_ceil(parts).next_multiple_of(KEYS).max(KEYS)
     }
 
     /// Floats of a task's sum for dQ.
     fn sums(&self) -> usize {
-        self.sizes.group() * tiled(self.sizes.queries) * padded(self.sizes.width)
+        let sizes = self.problem.sizes;
+        sizes.group() * tiled(sizes.queries) * padded(sizes.width)
     }
 
-    fn key_head(&self, key_head: usize, dq: &mut [T], dk: &mut [T], dv: &mut [T]) {
-        let Sizes { queries, keys, width, value_width, .. } = self.sizes;
+    fn key_head<T: Sample>(&self, key_head: usize, dq: &mut [T], dk: &mut [T], dv: &mut [T]) {
+        let (Sizes { queries, keys, width, value_width, .. }, scale) =
+            (self.problem.sizes, self.problem.scale);
         let part = self.part();
-        let parts = || (0..keys).step_by(part).map(|key| part.min(keys - key));
-        let dks = split(dk, parts().map(|keys| keys * width));
-        let dvs = split(dv, parts().map(|keys| keys * value_width));
-        let mut sums: Vec<Scratch> = dks
-            .into_par_iter()
-            .zip(dvs)
-            .enumerate()
-            .map(|(index, (dk, dv))| {
-                let keys = (index * part, parts().nth(index).unwrap_or(0));
-                Arch::new().dispatch(Pull { context: self, key_head, keys, dk, dv })
-            })
-            .collect();
+        let spans: Vec<Span> =
+            (0..keys).step_by(part).map(|first| Span { first, count: part.min(keys - first) }).collect();
+        let dks = split(dk, spans.iter().map(|span| span.count * width));
+        let dvs = split(dv, spans.iter().map(|span| span.count * value_width));
+        let task = |((span, dk), dv): ((Span, &mut [T]), &mut [T])| {
+            let finish = &mut |block: Span, dk_sum: &mut [f32], dv_sum: &mut [f32]| {
+                store(dk_sum, scale, width, &mut dk[block.first * width..][..block.count * width]);
+                let dv = &mut dv[block.first * value_width..][..block.count * value_width];
+                store(dv_sum, 1.0, value_width, dv);
+            };
+            Arch::new().dispatch(Pull { context: self, key_head, span, finish })
+        };
+        let mut sums: Vec<Scratch> = spans.into_par_iter().zip(dks).zip(dvs).map(task).collect();
         let Some((total, others)) = sums.split_first_mut() else {
             return T::store(&vec![0.0; dq.len()], dq);
         };
@@ -141,88 +143,77 @@ impl<T: Sample> Context<'_, '_, T> {
         }
         let stride = tiled(queries) * padded(width);
         for (head, dq) in dq.chunks_exact_mut((queries * width).max(1)).enumerate() {
-            store(&mut total[head * stride..], self.rule.scale, width, dq);
+            store(&mut total[head * stride..], scale, width, dq);
         }
     }
 }
 
-/// One task: `key_head` of (B, Hk), and `keys` by first and number.
-struct Pull<'a, 'b, 'c, T> {
-    context: &'c Context<'a, 'b, T>,
+/// One task: some keys of `key_head` of (B, Hk). `finish` gets the sums for dK and dV of each block of them, by its place
+/// among them.
+struct Pull<'a> {
+    context: &'a Context<'a>,
     key_head: usize,
-    keys: (usize, usize),
-    dk: &'c mut [T],
-    dv: &'c mut [T],
+    span: Span,
+    finish: &'a mut Finish<'a>,
 }
 
-impl<T: Sample> WithSimd for Pull<'_, '_, '_, T> {
+type Finish<'a> = dyn FnMut(Span, &mut [f32], &mut [f32]) + 'a;
+
+impl WithSimd for Pull<'_> {
+    /// The sum for dQ of the query heads that share the key head.
     type Output = Scratch;
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) -> Scratch {
-        let Self { context, key_head, keys: (start, number), dk: dk_out, dv: dv_out } = self;
-        let Context { rule, sizes, inputs, dy: dy_in, rows: known } = *context;
+        let Self { context: Context { problem, dy: dy_in, rows: known }, key_head, span, finish } = self;
+        let sizes = problem.sizes;
         let (width, value_width) = (padded(sizes.width), padded(sizes.value_width));
         let group = sizes.group();
-        let batch = key_head / sizes.key_heads;
-        let mut dq = Scratch::new(context.sums());
+        let mut dq = Scratch::new(self.context.sums());
         let [mut k, mut k_transposed, mut dk] = [(); 3].map(|()| Scratch::new(KEYS * width));
         let [mut v, mut v_transposed, mut dv] = [(); 3].map(|()| Scratch::new(KEYS * value_width));
         let (mut q, mut dy) = (Scratch::new(QUERIES * width), Scratch::new(QUERIES * value_width));
-        let (mut p, mut ds) = (Scratch::new(QUERIES * KEYS), Scratch::new(QUERIES * KEYS));
-        let mut rows = Rows::new(rule);
+        let [mut p, mut ds] = [(); 2].map(|()| Scratch::new(QUERIES * KEYS));
+        let mut rows = Rows::new(problem);
 
-        for key in (start..start + number).step_by(KEYS) {
-            let block_keys = KEYS.min(start + number - key);
+        for at in (0..span.count).step_by(KEYS) {
+            let (key, block) = (span.first + at, Span { first: at, count: KEYS.min(span.count - at) });
             // What no query sees has no scores, and the mask no bias for it.
-            let keys = block_keys.min(rule.keys.saturating_sub(key));
+            let keys = block.count.min(problem.keys.saturating_sub(key));
             let columns = padded(keys);
-            load(block::of(inputs.k, key_head, sizes.keys, key, keys, sizes.width), sizes.width, &mut k);
-            load(
-                block::of(inputs.v, key_head, sizes.keys, key, keys, sizes.value_width),
-                sizes.value_width,
-                &mut v,
-            );
+            let key_rows = Span { first: key_head * sizes.keys + key, count: keys };
+            load(problem.k, key_rows, sizes.width, &mut k);
+            load(problem.v, key_rows, sizes.value_width, &mut v);
             block::transpose(&k, width, keys, columns, &mut k_transposed);
             block::transpose(&v, value_width, keys, columns, &mut v_transposed);
             dk.fill(0.0);
             dv.fill(0.0);
-            for member in 0..group {
-                if keys == 0 {
-                    break;
-                }
+            for member in 0..if keys == 0 { 0 } else { group } {
                 let head = key_head * group + member;
-                let first = rule.first_query(key) / QUERIES * QUERIES;
+                let first = problem.first_query(key) / QUERIES * QUERIES;
                 for query in (first..sizes.queries).step_by(QUERIES) {
                     let count = QUERIES.min(sizes.queries - query);
-                    let known = &known[head * sizes.queries + query..][..count];
-                    load(
-                        block::of(inputs.q, head, sizes.queries, query, count, sizes.width),
-                        sizes.width,
-                        &mut q,
-                    );
-                    load(
-                        block::of(dy_in, head, sizes.queries, query, count, sizes.value_width),
-                        sizes.value_width,
-                        &mut dy,
-                    );
+                    let query_rows = Span { first: head * sizes.queries + query, count };
+                    let known = &known[query_rows.first..][..count];
+                    load(problem.q, query_rows, sizes.width, &mut q);
+                    load(*dy_in, query_rows, sizes.value_width, &mut dy);
 
-                    let a = product::Rows { data: &q, stride: width };
+                    let a = Left::Rows { data: &q, stride: width };
                     let extent = Extent { rows: tiled(count), inner: sizes.width, columns };
-                    product::<S, false>(simd, extent, a, &k_transposed, &mut p);
-                    let corner = Corner([batch, head % sizes.heads, query, key]);
+                    product(simd, extent, a, &k_transposed, &mut p);
+                    let corner = Corner([head / sizes.heads, head % sizes.heads, query, key]);
                     for (row, known) in known.iter().enumerate() {
                         let line = &mut p[row * columns..][..columns];
                         rows.probabilities(simd, corner, row, keys, known.normal, line);
                     }
 
-                    let a = product::Transposed { data: &p, stride: columns };
+                    let a = Left::Transposed { data: &p, stride: columns };
                     let extent = Extent { rows: tiled(keys), inner: count, columns: value_width };
-                    product::<S, true>(simd, extent, a, &dy, &mut dv);
+                    add_product(simd, extent, a, &dy, &mut dv);
 
-                    let a = product::Rows { data: &dy, stride: value_width };
+                    let a = Left::Rows { data: &dy, stride: value_width };
                     let extent = Extent { rows: tiled(count), inner: sizes.value_width, columns };
-                    product::<S, false>(simd, extent, a, &v_transposed, &mut ds);
+                    product(simd, extent, a, &v_transposed, &mut ds);
                     for (row, known) in known.iter().enumerate() {
                         let delta = simd.splat_f32s(known.delta);
                         let p = S::as_simd_f32s(&p[row * columns..][..columns]).0;
@@ -232,21 +223,17 @@ impl<T: Sample> WithSimd for Pull<'_, '_, '_, T> {
                         }
                     }
 
-                    let a = product::Transposed { data: &ds, stride: columns };
+                    let a = Left::Transposed { data: &ds, stride: columns };
                     let extent = Extent { rows: tiled(keys), inner: count, columns: width };
-                    product::<S, true>(simd, extent, a, &q, &mut dk);
+                    add_product(simd, extent, a, &q, &mut dk);
 
-                    let a = product::Rows { data: &ds, stride: columns };
+                    let a = Left::Rows { data: &ds, stride: columns };
                     let extent = Extent { rows: tiled(count), inner: keys, columns: width };
                     let dq = &mut dq[(member * tiled(sizes.queries) + query) * width..];
-                    product::<S, true>(simd, extent, a, &k, dq);
+                    add_product(simd, extent, a, &k, dq);
                 }
             }
-            let at = key - start;
-            let out = &mut dk_out[at * sizes.width..][..block_keys * sizes.width];
-            store(&mut dk, rule.scale, sizes.width, out);
-            let out = &mut dv_out[at * sizes.value_width..][..block_keys * sizes.value_width];
-            store(&mut dv, 1.0, sizes.value_width, out);
+            finish(block, &mut dk, &mut dv);
         }
         dq
     }

@@ -18,15 +18,34 @@ pub(super) fn tiled(rows: usize) -> usize {
     rows.next_multiple_of(ROWS)
 }
 
+/// Elements of any type, read as float32: what works on blocks is compiled once, not for every type.
+pub(super) trait Source: Sync {
+    /// Elements from `from` on.
+    fn read(&self, from: usize, to: &mut [f32]);
+}
+
+impl<T: Sample> Source for &[T] {
+    fn read(&self, from: usize, to: &mut [f32]) {
+        T::load(&self[from..][..to.len()], to);
+    }
+}
+
+/// `count` rows from `first` on.
+#[derive(Clone, Copy)]
+pub(super) struct Span {
+    pub(super) first: usize,
+    pub(super) count: usize,
+}
+
 /// Reads rows of `width` into rows of [`padded`] width, up to a [`tiled`] number of them; what is beyond is 0.
-pub(super) fn load<T: Sample>(from: &[T], width: usize, to: &mut [f32]) {
+pub(super) fn load(from: &dyn Source, rows: Span, width: usize, to: &mut [f32]) {
     let stride = padded(width);
-    let rows = from.len().checked_div(width).unwrap_or(0);
-    for (from, to) in from.chunks_exact(width.max(1)).zip(to.chunks_exact_mut(stride.max(1))) {
-        T::load(from, &mut to[..width]);
+    for row in 0..rows.count {
+        let to = &mut to[row * stride..][..stride];
+        from.read((rows.first + row) * width, &mut to[..width]);
         to[width..].fill(0.0);
     }
-    to[rows * stride..tiled(rows) * stride].fill(0.0);
+    to[rows.count * stride..tiled(rows.count) * stride].fill(0.0);
 }
 
 /// Multiplies rows of [`padded`] width by `factor` and rounds them into rows of `width`.
@@ -48,9 +67,4 @@ pub(super) fn transpose(from: &[f32], stride: usize, rows: usize, columns: usize
         }
         to[rows..].fill(0.0);
     }
-}
-
-/// `count` rows of `width` from row `first` on, of matrix `index` among matrices of `rows` rows.
-pub(super) fn of<T>(data: &[T], index: usize, rows: usize, first: usize, count: usize, width: usize) -> &[T] {
-    &data[(index * rows + first) * width..][..count * width]
 }

@@ -3,9 +3,10 @@
 use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
 
-use super::block::{self, KEYS, QUERIES, load, padded, tiled};
-use super::product::{self, Extent, product};
-use super::scores::{Corner, Normal, Rows, Rule};
+use super::block::{self, KEYS, QUERIES, Span, load, padded, tiled};
+use super::problem::Problem;
+use super::product::{Extent, Left, add_product, product};
+use super::scores::{Corner, Normal, Rows};
 use super::scratch::Scratch;
 use super::{Inputs, Outputs, Sizes, length, split};
 use crate::Result;
@@ -26,13 +27,12 @@ pub fn forward<T: Sample>(
     inputs.check(sizes)?;
     length("y", outputs.y, sizes.lengths()[3])?;
     length("lse", outputs.lse, sizes.rows())?;
-    let rule = Rule::new(attention, sizes, inputs);
-    let spans = Span::all(sizes);
-    let ys = split(outputs.y, spans.iter().map(|span| span.count * sizes.value_width));
+    let problem = Problem::new(attention, sizes, inputs);
+    let (spans, width) = (spans(sizes), sizes.value_width);
+    let ys = split(outputs.y, spans.iter().map(|span| span.count * width));
     let lses = split(outputs.lse, spans.iter().map(|span| span.count));
     spans.into_par_iter().zip(ys).zip(lses).for_each(|((span, y), lse)| {
-        let width = sizes.value_width;
-        attend(rule, sizes, inputs, span, |row, values, normal| {
+        attend(&problem, span, &mut |row, values, normal| {
             T::store(values, &mut y[row * width..][..width]);
             lse[row] = normal.lse();
         });
@@ -40,91 +40,66 @@ pub fn forward<T: Sample>(
     Ok(())
 }
 
-/// Some queries of one head.
-#[derive(Clone, Copy)]
-pub(super) struct Span {
-    pub(super) batch: usize,
-    pub(super) head: usize,
-    pub(super) query: usize,
-    pub(super) count: usize,
+/// The rows of all queries (B Hq L) in order. No span reaches over two heads; each is long enough to pay for the
+/// transposition of keys, and there are enough to share among threads.
+pub(super) fn spans(sizes: Sizes) -> Vec<Span> {
+    let long = (sizes.rows() / 32).next_multiple_of(QUERIES).clamp(QUERIES, 16 * QUERIES);
+    let queries = sizes.queries;
+    let head = |head: usize| {
+        let span = move |query| Span { first: head * queries + query, count: long.min(queries - query) };
+        (0..queries).step_by(long).map(span)
+    };
+    (0..sizes.batch * sizes.heads).flat_map(head).collect()
 }
 
-impl Span {
-    /// All queries in order, in spans that are long enough to pay for the transposition of keys, and enough to share among
-    /// threads.
-    pub(super) fn all(sizes: Sizes) -> Vec<Self> {
-        let long = (sizes.rows() / 32).next_multiple_of(QUERIES).clamp(QUERIES, 16 * QUERIES);
-        let mut spans = Vec::new();
-        for batch in 0..sizes.batch {
-            for head in 0..sizes.heads {
-                for query in (0..sizes.queries).step_by(long) {
-                    let count = long.min(sizes.queries - query);
-                    spans.push(Self { batch, head, query, count });
-                }
-            }
-        }
-        spans
-    }
-}
-
-/// Calls `finish` for every row of `span` with its number in the span, its values (Ev) and what makes probabilities of its
+/// Hands every row of `span` to `finish`: its number in the span, its values (Ev), and what makes probabilities of its
 /// scores.
-pub(super) fn attend<T: Sample>(
-    rule: Rule<'_>,
-    sizes: Sizes,
-    inputs: &Inputs<'_, T>,
-    span: Span,
-    finish: impl FnMut(usize, &[f32], Normal),
-) {
-    Arch::new().dispatch(Attend { rule, sizes, inputs, span, finish });
+pub(super) fn attend(problem: &Problem<'_>, span: Span, finish: &mut dyn FnMut(usize, &[f32], Normal)) {
+    Arch::new().dispatch(Attend { problem, span, finish });
 }
 
-struct Attend<'a, 'b, T, F> {
-    rule: Rule<'a>,
-    sizes: Sizes,
-    inputs: &'b Inputs<'a, T>,
+struct Attend<'a> {
+    problem: &'a Problem<'a>,
     span: Span,
-    finish: F,
+    finish: &'a mut dyn FnMut(usize, &[f32], Normal),
 }
 
-impl<T: Sample, F: FnMut(usize, &[f32], Normal)> WithSimd for Attend<'_, '_, T, F> {
+impl WithSimd for Attend<'_> {
     type Output = ();
 
     #[inline(always)]
-    fn with_simd<S: Simd>(mut self, simd: S) {
-        let Self { rule, sizes, inputs, span, .. } = self;
+    fn with_simd<S: Simd>(self, simd: S) {
+        let Self { problem, span, finish } = self;
+        let sizes = problem.sizes;
+        let (head, first_query) = (span.first / sizes.queries, span.first % sizes.queries);
+        let (batch, key_head) = (head / sizes.heads, head / sizes.group());
         let (width, value_width) = (padded(sizes.width), padded(sizes.value_width));
-        let key_head = span.batch * sizes.key_heads + span.head / sizes.group();
         let mut q = Scratch::new(tiled(span.count) * width);
-        load(span.of(inputs.q, sizes, sizes.width), sizes.width, &mut q);
-        let mut k = Scratch::new(KEYS * width);
-        let mut transposed = Scratch::new(KEYS * width);
+        load(problem.q, span, sizes.width, &mut q);
+        let [mut k, mut transposed] = [(); 2].map(|()| Scratch::new(KEYS * width));
         let mut v = Scratch::new(KEYS * value_width);
         let mut p = Scratch::new(QUERIES * KEYS);
         let mut values = Scratch::new(tiled(span.count) * value_width);
         let mut states = vec![State::default(); span.count];
-        let mut rows = Rows::new(rule);
+        let mut rows = Rows::new(problem);
 
-        for key in (0..rule.visible(span.query + span.count - 1)).step_by(KEYS) {
-            let keys = KEYS.min(rule.keys - key);
+        for key in (0..problem.visible(first_query + span.count - 1)).step_by(KEYS) {
+            let keys = KEYS.min(problem.keys - key);
             let columns = padded(keys);
-            load(block::of(inputs.k, key_head, sizes.keys, key, keys, sizes.width), sizes.width, &mut k);
-            load(
-                block::of(inputs.v, key_head, sizes.keys, key, keys, sizes.value_width),
-                sizes.value_width,
-                &mut v,
-            );
+            let key_rows = Span { first: key_head * sizes.keys + key, count: keys };
+            load(problem.k, key_rows, sizes.width, &mut k);
+            load(problem.v, key_rows, sizes.value_width, &mut v);
             block::transpose(&k, width, keys, columns, &mut transposed);
             for first in (0..span.count).step_by(QUERIES) {
                 let count = QUERIES.min(span.count - first);
-                let query = span.query + first;
-                if rule.visible(query + count - 1) <= key {
+                let query = first_query + first;
+                if problem.visible(query + count - 1) <= key {
                     continue;
                 }
-                let a = product::Rows { data: &q[first * width..], stride: width };
+                let a = Left::Rows { data: &q[first * width..], stride: width };
                 let extent = Extent { rows: tiled(count), inner: sizes.width, columns };
-                product::<S, false>(simd, extent, a, &transposed, &mut p);
-                let corner = Corner([span.batch, span.head, query, key]);
+                product(simd, extent, a, &transposed, &mut p);
+                let corner = Corner([batch, head % sizes.heads, query, key]);
                 for row in 0..count {
                     let line = &mut p[row * columns..][..columns];
                     let largest = rows.scores(simd, corner, row, keys, line);
@@ -137,9 +112,9 @@ impl<T: Sample, F: FnMut(usize, &[f32], Normal)> WithSimd for Attend<'_, '_, T, 
                         }
                     }
                 }
-                let a = product::Rows { data: &p, stride: columns };
+                let a = Left::Rows { data: &p, stride: columns };
                 let extent = Extent { rows: tiled(count), inner: keys, columns: value_width };
-                product::<S, true>(simd, extent, a, &v, &mut values[first * value_width..]);
+                add_product(simd, extent, a, &v, &mut values[first * value_width..]);
             }
         }
 
@@ -149,7 +124,7 @@ impl<T: Sample, F: FnMut(usize, &[f32], Normal)> WithSimd for Attend<'_, '_, T, 
             for x in values.iter_mut() {
                 *x *= normal.norm;
             }
-            (self.finish)(row, values, normal);
+            finish(row, values, normal);
         }
     }
 }
@@ -187,12 +162,5 @@ impl State {
 
     fn normal(self) -> Normal {
         if self.sum == 0.0 { Normal::BLIND } else { Normal { shift: self.largest, norm: 1.0 / self.sum } }
-    }
-}
-
-impl Span {
-    /// The rows of this span in a (B, Hq, L, `width`).
-    pub(super) fn of<'a, T>(&self, data: &'a [T], sizes: Sizes, width: usize) -> &'a [T] {
-        block::of(data, self.batch * sizes.heads + self.head, sizes.queries, self.query, self.count, width)
     }
 }

@@ -7,6 +7,7 @@ mod backward;
 mod block;
 mod forward;
 mod mask;
+mod problem;
 mod product;
 mod scores;
 mod scratch;

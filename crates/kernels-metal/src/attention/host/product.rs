@@ -2,47 +2,18 @@
 //!
 //! Rows come in multiples of [`ROWS`] and columns in multiples of [`COLUMNS`], filled up with zeros.
 
-use pulp::Simd;
+use pulp::{Simd, WithSimd};
 
 /// What the number of rows of a product is a multiple of.
 pub(super) const ROWS: usize = 8;
 /// What the number of columns of a product is a multiple of: the widest vector's lanes.
 pub(super) const COLUMNS: usize = 16;
 
-/// A left factor. Both forms are read where they lie.
-pub(super) trait Left: Copy {
-    /// Column `inner` of the rows from `row` on.
-    fn column<const M: usize>(self, row: usize, inner: usize) -> [f32; M];
-}
-
-/// Row-major, rows `stride` apart.
+/// A left factor, read where it lies: the matrix with this data, rows `stride` apart, or its transpose.
 #[derive(Clone, Copy)]
-pub(super) struct Rows<'a> {
-    pub(super) data: &'a [f32],
-    pub(super) stride: usize,
-}
-
-/// The transpose of a row-major matrix with rows `stride` apart.
-#[derive(Clone, Copy)]
-pub(super) struct Transposed<'a> {
-    pub(super) data: &'a [f32],
-    pub(super) stride: usize,
-}
-
-impl Left for Rows<'_> {
-    #[inline(always)]
-    fn column<const M: usize>(self, row: usize, inner: usize) -> [f32; M] {
-        let data = &self.data[row * self.stride + inner..][..(M - 1) * self.stride + 1];
-        std::array::from_fn(|m| data[m * self.stride])
-    }
-}
-
-impl Left for Transposed<'_> {
-    #[inline(always)]
-    fn column<const M: usize>(self, row: usize, inner: usize) -> [f32; M] {
-        let data = &self.data[inner * self.stride + row..][..M];
-        std::array::from_fn(|m| data[m])
-    }
+pub(super) enum Left<'a> {
+    Rows { data: &'a [f32], stride: usize },
+    Transposed { data: &'a [f32], stride: usize },
 }
 
 /// Sizes of a product: (`rows`, `inner`) times (`inner`, `columns`).
@@ -53,72 +24,101 @@ pub(super) struct Extent {
     pub(super) columns: usize,
 }
 
-/// `c` = `a` `b`, or `c` += `a` `b` if `ADD`; `b` and `c` are row-major without gaps.
-#[inline(always)]
-pub(super) fn product<S: Simd, const ADD: bool>(
-    simd: S,
-    extent: Extent,
-    a: impl Left,
-    b: &[f32],
-    c: &mut [f32],
-) {
-    let pair = 2 * S::F32_LANES;
-    let mut column = 0;
-    while column + pair <= extent.columns {
-        panel::<S, 2, ADD>(simd, extent, a, &b[column..], &mut c[column..]);
-        column += pair;
-    }
-    while column < extent.columns {
-        panel::<S, 1, ADD>(simd, extent, a, &b[column..], &mut c[column..]);
-        column += S::F32_LANES;
-    }
+/// `c` = `a` `b`; `b` and `c` are row-major without gaps.
+pub(super) fn product<S: Simd>(simd: S, extent: Extent, a: Left<'_>, b: &[f32], c: &mut [f32]) {
+    call::<S, false>(simd, extent, a, b, c);
 }
 
-#[inline(always)]
-fn panel<S: Simd, const N: usize, const ADD: bool>(
-    simd: S,
-    extent: Extent,
-    a: impl Left,
-    b: &[f32],
-    c: &mut [f32],
-) {
-    for row in (0..extent.rows).step_by(ROWS) {
-        let c = &mut c[row * extent.columns..];
-        // Eight rows of two vectors need 19 registers.
-        if S::REGISTER_COUNT >= 32 {
-            tile::<S, ROWS, N, ADD>(simd, extent, a, row, b, c);
-        } else {
-            tile::<S, { ROWS / 2 }, N, ADD>(simd, extent, a, row, b, c);
-            let half = &mut c[ROWS / 2 * extent.columns..];
-            tile::<S, { ROWS / 2 }, N, ADD>(simd, extent, a, row + ROWS / 2, b, half);
+/// `c` += `a` `b`.
+pub(super) fn add_product<S: Simd>(simd: S, extent: Extent, a: Left<'_>, b: &[f32], c: &mut [f32]) {
+    call::<S, true>(simd, extent, a, b, c);
+}
+
+fn call<S: Simd, const ADD: bool>(simd: S, extent: Extent, a: Left<'_>, b: &[f32], c: &mut [f32]) {
+    match a {
+        Left::Rows { data, stride } => {
+            simd.vectorize(Product::<ADD, false> { extent, a: data, stride, b, c })
+        }
+        Left::Transposed { data, stride } => {
+            simd.vectorize(Product::<ADD, true> { extent, a: data, stride, b, c })
         }
     }
 }
 
-#[inline(always)]
-fn tile<S: Simd, const M: usize, const N: usize, const ADD: bool>(
-    simd: S,
+/// One function for each kind, not to be repeated wherever it is called.
+struct Product<'a, const ADD: bool, const TRANSPOSED: bool> {
     extent: Extent,
-    a: impl Left,
-    row: usize,
-    b: &[f32],
-    c: &mut [f32],
-) {
-    let mut sums = [[simd.splat_f32s(0.0); N]; M];
-    for inner in 0..extent.inner {
-        let (b, _) = S::as_simd_f32s(&b[inner * extent.columns..][..N * S::F32_LANES]);
-        let a: [f32; M] = a.column(row, inner);
-        for m in 0..M {
-            let a = simd.splat_f32s(a[m]);
-            for n in 0..N {
-                sums[m][n] = simd.mul_add_e_f32s(a, b[n], sums[m][n]);
+    a: &'a [f32],
+    stride: usize,
+    b: &'a [f32],
+    c: &'a mut [f32],
+}
+
+impl<const ADD: bool, const TRANSPOSED: bool> WithSimd for Product<'_, ADD, TRANSPOSED> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(mut self, simd: S) {
+        let (pair, columns) = (2 * S::F32_LANES, self.extent.columns);
+        let mut column = 0;
+        while column + pair <= columns {
+            self.panel::<S, 2>(simd, column);
+            column += pair;
+        }
+        while column < columns {
+            self.panel::<S, 1>(simd, column);
+            column += S::F32_LANES;
+        }
+    }
+}
+
+impl<const ADD: bool, const TRANSPOSED: bool> Product<'_, ADD, TRANSPOSED> {
+    /// `N` vectors of columns.
+    #[inline(always)]
+    fn panel<S: Simd, const N: usize>(&mut self, simd: S, column: usize) {
+        // Eight rows of two vectors need 19 registers.
+        if S::REGISTER_COUNT >= 32 {
+            for row in (0..self.extent.rows).step_by(ROWS) {
+                self.tile::<S, ROWS, N>(simd, row, column);
+            }
+        } else {
+            for row in (0..self.extent.rows).step_by(ROWS / 2) {
+                self.tile::<S, { ROWS / 2 }, N>(simd, row, column);
             }
         }
     }
-    for (m, sums) in sums.iter().enumerate() {
-        let (c, _) = S::as_mut_simd_f32s(&mut c[m * extent.columns..][..N * S::F32_LANES]);
-        for n in 0..N {
-            c[n] = if ADD { simd.add_f32s(c[n], sums[n]) } else { sums[n] };
+
+    #[inline(always)]
+    fn tile<S: Simd, const M: usize, const N: usize>(&mut self, simd: S, row: usize, column: usize) {
+        let Extent { inner, columns, .. } = self.extent;
+        let mut sums = [[simd.splat_f32s(0.0); N]; M];
+        for inner in 0..inner {
+            let (b, _) = S::as_simd_f32s(&self.b[inner * columns + column..][..N * S::F32_LANES]);
+            let a: [f32; M] = self.left(row, inner);
+            for m in 0..M {
+                let a = simd.splat_f32s(a[m]);
+                for n in 0..N {
+                    sums[m][n] = simd.mul_add_e_f32s(a, b[n], sums[m][n]);
+                }
+            }
+        }
+        for (m, sums) in sums.iter().enumerate() {
+            let (c, _) = S::as_mut_simd_f32s(&mut self.c[(row + m) * columns + column..][..N * S::F32_LANES]);
+            for n in 0..N {
+                c[n] = if ADD { simd.add_f32s(c[n], sums[n]) } else { sums[n] };
+            }
+        }
+    }
+
+    /// Column `inner` of the left factor's rows from `row` on.
+    #[inline(always)]
+    fn left<const M: usize>(&self, row: usize, inner: usize) -> [f32; M] {
+        if TRANSPOSED {
+            let data = &self.a[inner * self.stride + row..][..M];
+            std::array::from_fn(|m| data[m])
+        } else {
+            let data = &self.a[row * self.stride + inner..][..(M - 1) * self.stride + 1];
+            std::array::from_fn(|m| data[m * self.stride])
         }
     }
 }

@@ -2,38 +2,10 @@
 
 use pulp::Simd;
 
-use super::mask::Mask;
+use super::block;
+use super::problem::Problem;
 use super::scratch::Scratch;
-use super::{Inputs, Sizes, block};
-use crate::attention::Attention;
 use crate::exp::exp;
-
-/// What decides the scores of all rows.
-#[derive(Clone, Copy)]
-pub(super) struct Rule<'a> {
-    pub(super) scale: f32,
-    causal: bool,
-    mask: Option<Mask<'a>>,
-    /// Keys that any query may see.
-    pub(super) keys: usize,
-}
-
-impl<'a> Rule<'a> {
-    pub(super) fn new<T>(attention: &Attention, sizes: Sizes, inputs: &Inputs<'a, T>) -> Self {
-        let keys = inputs.mask.map_or(sizes.keys, |mask| mask.keys(sizes.keys));
-        Self { scale: attention.scale_for(sizes.width), causal: attention.causal, mask: inputs.mask, keys }
-    }
-
-    /// How many keys `query` may see.
-    pub(super) fn visible(&self, query: usize) -> usize {
-        if self.causal { self.keys.min(query + 1) } else { self.keys }
-    }
-
-    /// The first query that may see `key`.
-    pub(super) fn first_query(&self, key: usize) -> usize {
-        if self.causal { key } else { 0 }
-    }
-}
 
 /// A block of rows against a block of keys: `[batch, head, query, key]` is its corner.
 #[derive(Clone, Copy)]
@@ -41,13 +13,13 @@ pub(super) struct Corner(pub(super) [usize; 4]);
 
 /// The rows of a block of scores, one after another.
 pub(super) struct Rows<'a> {
-    rule: Rule<'a>,
+    problem: &'a Problem<'a>,
     bias: Scratch,
 }
 
 impl<'a> Rows<'a> {
-    pub(super) fn new(rule: Rule<'a>) -> Self {
-        Self { rule, bias: Scratch::new(block::KEYS) }
+    pub(super) fn new(problem: &'a Problem<'a>) -> Self {
+        Self { problem, bias: Scratch::new(block::KEYS) }
     }
 
     /// Hands `row` of the block to `work`, with its bias and the number of keys that it sees in the block.
@@ -59,8 +31,8 @@ impl<'a> Rows<'a> {
         keys: usize,
     ) -> (usize, Option<&[f32]>) {
         let query = query + row;
-        let seen = self.rule.visible(query).saturating_sub(key).min(keys);
-        let bias = self.rule.mask.map(|mask| {
+        let seen = self.problem.visible(query).saturating_sub(key).min(keys);
+        let bias = self.problem.mask.map(|mask| {
             mask.bias([batch, head, query, key], &mut self.bias[..keys]);
             &self.bias[..]
         });
@@ -77,7 +49,7 @@ impl<'a> Rows<'a> {
         keys: usize,
         products: &mut [f32],
     ) -> f32 {
-        let scale = simd.splat_f32s(self.rule.scale);
+        let scale = simd.splat_f32s(self.problem.scale);
         let (seen, bias) = self.seen(corner, row, keys);
         let (vectors, _) = S::as_mut_simd_f32s(products);
         match bias {
@@ -111,7 +83,7 @@ impl<'a> Rows<'a> {
         Normal { shift, norm }: Normal,
         products: &mut [f32],
     ) {
-        let scale = simd.splat_f32s(self.rule.scale);
+        let scale = simd.splat_f32s(self.problem.scale);
         let (shift, norm) = (simd.splat_f32s(shift), simd.splat_f32s(norm));
         let (seen, bias) = self.seen(corner, row, keys);
         let (vectors, _) = S::as_mut_simd_f32s(products);
