@@ -12,6 +12,7 @@ use anyhow::{Context, Result, anyhow, bail};
 
 use crate::deps::{self, Deps};
 use crate::layout::Layout;
+use crate::object_record::Record;
 use crate::step::step;
 
 /// The oldest macOS that MLX has wheels for.
@@ -78,7 +79,7 @@ impl Compiler {
         command
     }
 
-    /// Compiles all, several at once; zig's cache makes unchanged ones quick.
+    /// Compiles all that changed, several at once.
     fn objects(&self, sources: &[PathBuf]) -> Result<Vec<PathBuf>> {
         let folder = self.folder.join("objects");
         fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
@@ -90,8 +91,14 @@ impl Compiler {
         let queue = Mutex::new(sources.iter());
         let worker = || -> Result<()> {
             while let Some(source) = queue.lock().ok().and_then(|mut queue| queue.next()) {
+                let record = Record::of(object(source), &self.flags);
+                if record.is_fresh() {
+                    continue;
+                }
                 let mut command = self.command();
-                quiet(command.arg("-c").arg(source).arg("-o").arg(object(source)))?;
+                command.arg("-c").arg(source).arg("-o").arg(object(source));
+                quiet(command.args(["-MD", "-MF"]).arg(record.dependencies()))?;
+                record.keep()?;
             }
             Ok(())
         };

@@ -7,6 +7,7 @@ mod deps;
 mod doctor;
 mod layout;
 mod models;
+mod object_record;
 mod plugin;
 mod step;
 mod test;

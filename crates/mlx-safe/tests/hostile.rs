@@ -137,6 +137,10 @@ fn products_of_chosen_matrices_stay_inside() {
         assert_eq!(parts[8..], [8.0, 10.0, 20.0, 25.0, 2.0, 3.0, 8.0, 12.0]);
     }
     assert!(m.segmented_mm(&n, &Array::scalar(1u32)).is_err());
+    let whole = Array::from_slice(&[0u32, 3], &[1, 2]).unwrap();
+    assert!(
+        m.segmented_mm(&count(&[2, 2]), &whole).is_err() && m.segmented_mm(&count(&[3]), &whole).is_err()
+    );
 }
 
 #[test]

@@ -63,6 +63,10 @@ impl Array {
         if segments.ndim() == 0 || segments.dim(-1)? != 2 {
             return argument(NAME, format!("segments are (..., 2), not {segments:?}"));
         }
+        // MLX does not compare them, and reads as far as the first goes.
+        if self.ndim() != 2 || other.ndim() != 2 || self.dim(1)? != other.dim(0)? {
+            return argument(NAME, format!("{self:?} and {other:?} are not (M, K) and (K, N)"));
+        }
         let segments = bounded(NAME, segments, self, &[1], 0)?;
         let stop = segments.slice_axis(-1, 1..)?;
         let start = segments.slice_axis(-1, ..1)?.minimum(&stop)?;
