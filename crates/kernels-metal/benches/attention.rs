@@ -72,7 +72,7 @@ fn medians(length: i32, causal: bool) -> Result<(f64, f64)> {
         vjp(
             |x| {
                 let inputs = Inputs { q: x[0].clone(), k: x[1].clone(), v: x[2].clone(), mask: None };
-                Ok(vec![Attention { scale: None, causal }.forward(&inputs)?.y])
+                Ok(vec![Attention { scale: None, causal }.apply(&inputs)?])
             },
             &primals,
             &dy,

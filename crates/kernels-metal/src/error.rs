@@ -64,6 +64,14 @@ pub enum Error {
         /// The number of key heads.
         key_heads: usize,
     },
+    /// A kernel that was asked for by name does not do what is wanted.
+    #[error("{kernel} gives no {lacks}")]
+    Kernel {
+        /// The kernel's name in traces.
+        kernel: &'static str,
+        /// What it lacks.
+        lacks: &'static str,
+    },
     /// MLX refused.
     #[error(transparent)]
     Mlx(#[from] mlx_safe::Error),

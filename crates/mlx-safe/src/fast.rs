@@ -1,11 +1,15 @@
 //! MLX's fused operations (`mlx.core.fast`).
 
+mod pullback;
+
 use crate::Array;
 use crate::Result;
 use crate::error::argument;
 use crate::handle::optional_float;
 use crate::ops::bounds::bounded;
 use crate::ops::{functions, op};
+
+pub use pullback::{lean_attention, sdpa_vjp};
 
 functions! {
     /// Layer normalisation over the last axis of `x` (..., D); `weight` and `bias` are (D).

@@ -2,8 +2,8 @@
 
 use mlx_safe::{Array, Dtype, custom_vjp};
 
-use super::{Attention, KERNEL, Sizes, host_op};
-use crate::{Emitter, Error, Result};
+use super::{Attention, KERNEL, Kernel, Sizes, composed, fused, host_op};
+use crate::{Error, Result};
 
 /// The inputs of an attention. `q`, `k` and `v` have one type: float32, float16 or bfloat16. Sums are in float32.
 #[derive(Clone, Debug)]
@@ -40,14 +40,14 @@ pub struct Grads {
 }
 
 impl Attention {
-    /// The names, in traces, of the kernels of [`forward`](Self::forward) and [`grad`](Self::grad) on the current stream:
-    /// `attention/host` and `attention_grad/host`.
+    /// The kernels of [`forward`](Self::forward) and [`grad`](Self::grad) on the current stream, with names for traces:
+    /// `attention/host` and `attention_grad/host`, say.
     ///
     /// # Errors
     /// If MLX has no current stream.
     pub fn kernels(&self) -> Result<[String; 2]> {
-        let emitter = Emitter::Host;
-        Ok([format!("{KERNEL}/{emitter}"), format!("{KERNEL}_grad/{emitter}")])
+        let kernel = Kernel::with_lse()?;
+        Ok([format!("{KERNEL}/{kernel}"), format!("{KERNEL}_grad/{kernel}")])
     }
 
     /// Adds the attention to the lazy graph. Its derivative by q, k and v is [`grad`](Self::grad), so that it stands inside
@@ -56,16 +56,44 @@ impl Attention {
     /// # Errors
     /// If shapes or types do not fit.
     pub fn forward(&self, inputs: &Inputs) -> Result<Outputs> {
+        self.forward_by(Kernel::with_lse()?, inputs)
+    }
+
+    /// Y (B, Hq, L, Ev) alone: as [`forward`](Self::forward), and by MLX's own kernels where it has such.
+    ///
+    /// # Errors
+    /// If shapes or types do not fit.
+    pub fn apply(&self, inputs: &Inputs) -> Result<Array> {
+        self.apply_by(Kernel::without_lse(self, inputs)?, inputs)
+    }
+
+    /// [`apply`](Self::apply) by the kernel of your choice.
+    ///
+    /// # Errors
+    /// If shapes or types do not fit.
+    pub fn apply_by(&self, kernel: Kernel, inputs: &Inputs) -> Result<Array> {
+        match kernel {
+            Kernel::MlxFused => fused::forward(*self, inputs, inputs.sizes()?),
+            kernel => Ok(self.forward_by(kernel, inputs)?.y),
+        }
+    }
+
+    /// [`forward`](Self::forward) by the kernel of your choice.
+    ///
+    /// # Errors
+    /// If shapes or types do not fit; for [`Kernel::MlxFused`], which gives no log-sum-exp.
+    pub fn forward_by(&self, kernel: Kernel, inputs: &Inputs) -> Result<Outputs> {
         inputs.sizes()?;
         let attention = *self;
         let function = custom_vjp(
             move |primals| {
-                let Outputs { y, lse } = attention.emit(&Inputs::of(primals))?;
+                let Outputs { y, lse } = attention.emit(kernel, &Inputs::of(primals))?;
                 Ok(vec![y, lse])
             },
             move |primals, cotangents, outputs| {
                 let saved = Outputs { y: outputs[0].clone(), lse: outputs[1].clone() };
-                let grads = attention.emit_grad(&Inputs::of(primals), &cotangents[0], Some(&saved))?;
+                let inputs = Inputs::of(primals);
+                let grads = attention.emit_grad(kernel, &inputs, &cotangents[0], Some(&saved))?;
                 let mut all = vec![grads.q, grads.k, grads.v];
                 if let Some(mask) = primals.get(3) {
                     all.push(mask.zeros_like()?);
@@ -85,6 +113,24 @@ impl Attention {
     /// # Errors
     /// If shapes or types do not fit.
     pub fn grad(&self, inputs: &Inputs, dy: &Array, saved: Option<&Outputs>) -> Result<Grads> {
+        let kernel = match saved {
+            Some(_) => Kernel::with_lse()?,
+            None => Kernel::without_lse(self, inputs)?,
+        };
+        self.grad_by(kernel, inputs, dy, saved)
+    }
+
+    /// [`grad`](Self::grad) by the kernel of your choice.
+    ///
+    /// # Errors
+    /// If shapes or types do not fit.
+    pub fn grad_by(
+        &self,
+        kernel: Kernel,
+        inputs: &Inputs,
+        dy: &Array,
+        saved: Option<&Outputs>,
+    ) -> Result<Grads> {
         let sizes = inputs.sizes()?;
         let y = [sizes.batch, sizes.heads, sizes.queries, sizes.value_width];
         let of_y = |name, array: &Array| {
@@ -99,15 +145,29 @@ impl Attention {
                 return Err(dtype("lse", &saved.lse, "float32"));
             }
         }
-        self.emit_grad(inputs, dy, saved)
+        self.emit_grad(kernel, inputs, dy, saved)
     }
 
-    fn emit(&self, inputs: &Inputs) -> Result<Outputs> {
-        host_op::forward(*self, inputs)
+    fn emit(&self, kernel: Kernel, inputs: &Inputs) -> Result<Outputs> {
+        match kernel {
+            Kernel::Host => host_op::forward(*self, inputs),
+            Kernel::Mlx => composed::forward(*self, inputs, inputs.sizes()?),
+            Kernel::MlxFused => Err(Error::Kernel { kernel: "attention/mlx_fused", lacks: "log-sum-exp" }),
+        }
     }
 
-    fn emit_grad(&self, inputs: &Inputs, dy: &Array, saved: Option<&Outputs>) -> Result<Grads> {
-        host_op::grad(*self, inputs, dy, saved)
+    fn emit_grad(
+        &self,
+        kernel: Kernel,
+        inputs: &Inputs,
+        dy: &Array,
+        saved: Option<&Outputs>,
+    ) -> Result<Grads> {
+        match kernel {
+            Kernel::Host => host_op::grad(*self, inputs, dy, saved),
+            Kernel::Mlx => composed::grad(*self, inputs, inputs.sizes()?, dy, saved),
+            Kernel::MlxFused => fused::grad(*self, inputs, inputs.sizes()?, dy),
+        }
     }
 }
 

@@ -10,10 +10,14 @@
 //! A row whose keys are all masked has Y = 0, lse = -inf and no gradient.
 
 mod arrays;
+mod composed;
+mod fused;
 pub mod host;
 mod host_op;
+mod kernel;
 
 pub use arrays::{Grads, Inputs, Outputs};
+pub use kernel::Kernel;
 
 use crate::{Error, Result};
 
@@ -58,6 +62,11 @@ impl Sizes {
     /// How many query heads share a key head.
     fn group(&self) -> usize {
         self.heads / self.key_heads.max(1)
+    }
+
+    /// Whether there is nothing that attends, or nothing to attend to.
+    fn is_empty(&self) -> bool {
+        [self.batch, self.heads, self.queries, self.keys].contains(&0)
     }
 
     fn check(&self) -> Result<()> {

@@ -1,9 +1,11 @@
 //! The operation over MLX's arrays, against the definition in MLX's operations.
 
-use kernels_metal::attention::{Attention, Inputs, Outputs};
-use mlx_safe::{Array, Dtype, grad, where_};
+use half::{bf16, f16};
+use kernels_metal::attention::host::{self, MaskValues};
+use kernels_metal::attention::{Attention, Inputs, Kernel, Outputs};
+use mlx_safe::{Array, Dtype, grad, vjp, where_};
 
-use crate::case::{random, values};
+use crate::case::{Case, Found, Kind, Real, case, random, values};
 
 fn array(salt: usize, shape: &[i32]) -> Array {
     let count = shape.iter().product::<i32>() as usize;
@@ -105,4 +107,97 @@ fn what_does_not_fit_is_an_error() {
     assert!(message(&|i| i.mask = Some(Array::scalar(1i32))).contains("mask holds Int32"));
     let dy = array(1, &[2, 4, 6, 4]);
     assert!(Attention::default().grad(&inputs(), &dy, None).is_err());
+}
+
+/// Runs `case` through MLX's graph by `kernel`.
+fn run<T: Real>(case: Case, kernel: Kernel, save: bool, inputs: &host::Inputs<'_, T>, dy: &[T]) -> Found<T> {
+    let s = case.sizes;
+    let array = |data: &[T], shape: [usize; 4]| Array::from_slice(data, &shape.map(|n| n as i32)).unwrap();
+    let mask = inputs.mask.map(|mask| {
+        let shape = mask.sizes.map(|n| n as i32);
+        match mask.values {
+            MaskValues::Bool(values) => Array::from_slice(values, &shape).unwrap(),
+            MaskValues::Float32(values) => Array::from_slice(values, &shape).unwrap(),
+            _ => panic!("cases have no other masks"),
+        }
+    });
+    let inputs = Inputs {
+        q: array(inputs.q, [s.batch, s.heads, s.queries, s.width]),
+        k: array(inputs.k, [s.batch, s.key_heads, s.keys, s.width]),
+        v: array(inputs.v, [s.batch, s.key_heads, s.keys, s.value_width]),
+        mask,
+    };
+    let dy = array(dy, [s.batch, s.heads, s.queries, s.value_width]);
+    let outputs = match kernel {
+        // Its log-sum-exp is another's.
+        Kernel::MlxFused => Outputs {
+            y: case.attention.apply_by(kernel, &inputs).unwrap(),
+            lse: case.attention.forward(&inputs).unwrap().lse,
+        },
+        _ => case.attention.forward_by(kernel, &inputs).unwrap(),
+    };
+    let saved = save.then_some(&outputs);
+    let grads = case.attention.grad_by(kernel, &inputs, &dy, saved).unwrap();
+    let list = |x: &Array| x.to_vec::<T>().unwrap();
+    let (dq, dk, dv) = (list(&grads.q), list(&grads.k), list(&grads.v));
+    Found { y: list(&outputs.y), lse: outputs.lse.to_vec().unwrap(), dq, dk, dv }
+}
+
+fn check<T: Real>(case: Case, kernel: Kernel) {
+    for save in [false, true] {
+        let (wanted, found) = case.with::<T>(|inputs, dy| run(case, kernel, save, inputs, dy));
+        case.compare_with(&wanted, &found, &format!("{kernel}, saved {save}"));
+    }
+}
+
+#[test]
+fn mlx_operations_give_the_same() {
+    let plain = case(66, 75, 24).batch(2).heads(4, 2).value_width(16);
+    for case in [plain, plain.causal(), plain.heads(3, 1), plain.scale(-0.7)] {
+        check::<f32>(case, Kernel::Mlx);
+        check::<f16>(case, Kernel::Mlx);
+        check::<bf16>(case, Kernel::Mlx);
+    }
+    for shape in [[2, 4, 66, 75], [1, 1, 66, 75], [2, 1, 1, 75], [1, 1, 66, 1], [1, 4, 66, 70]] {
+        check::<f32>(plain.mask(shape, Kind::Bool), Kernel::Mlx);
+        check::<f32>(plain.mask(shape, Kind::Float).causal(), Kernel::Mlx);
+    }
+    check::<f32>(plain.mask([1, 1, 66, 75], Kind::Nothing), Kernel::Mlx);
+    // So many scores that queries come in parts.
+    check::<f32>(case(600, 1100, 16).heads(4, 2), Kernel::Mlx);
+    check::<f32>(case(1100, 600, 16).heads(4, 2).causal(), Kernel::Mlx);
+    for empty in [case(0, 5, 8), case(5, 0, 8), case(5, 5, 8).batch(0), case(5, 7, 8).value_width(0)] {
+        check::<f32>(empty, Kernel::Mlx);
+    }
+}
+
+#[test]
+fn sizes_filled_up_for_mlx_change_nothing() {
+    for case in [case(66, 75, 20), case(128, 75, 24), case(5, 7, 3)] {
+        let case = case.batch(2).heads(4, 2).value_width(13);
+        check::<f32>(case, Kernel::MlxFused);
+    }
+    check::<f32>(case(66, 75, 20).heads(2, 1).causal(), Kernel::MlxFused);
+    check::<f32>(case(66, 66, 20).heads(2, 1).causal(), Kernel::MlxFused);
+}
+
+#[test]
+fn every_kernel_has_its_derivative() {
+    let x = Inputs { mask: None, ..inputs() };
+    let dy = array(4, &[2, 4, 6, 5]);
+    for causal in [false, true] {
+        let attention = Attention { scale: None, causal };
+        let wanted = attention.grad_by(Kernel::Host, &x, &dy, None).unwrap();
+        for kernel in [Kernel::Host, Kernel::Mlx, Kernel::MlxFused] {
+            let y = |x: &[Array]| {
+                let inputs = Inputs { q: x[0].clone(), k: x[1].clone(), v: x[2].clone(), mask: None };
+                Ok(vec![attention.apply_by(kernel, &inputs)?])
+            };
+            let primals = [x.q.clone(), x.k.clone(), x.v.clone()];
+            let (_, found) = vjp(y, &primals, std::slice::from_ref(&dy)).unwrap();
+            for (found, wanted) in found.iter().zip([&wanted.q, &wanted.k, &wanted.v]) {
+                near(found, wanted);
+            }
+        }
+    }
 }

@@ -126,7 +126,11 @@ impl Case {
 
     pub fn compare<T: Real>(self, save: bool) {
         let (wanted, found) = self.both::<T>(save);
-        let what = |name| format!("{name} of {:?} {:?}, saved {save}", self.sizes, self.attention);
+        self.compare_with(&wanted, &found, &format!("saved {save}"));
+    }
+
+    pub fn compare_with<T: Real>(self, wanted: &reference::Results, found: &Found<T>, how: &str) {
+        let what = |name| format!("{name} of {:?} {:?}, {how}", self.sizes, self.attention);
         near::<T>(&found.y, &wanted.y, 0.0, &what("y"));
         for (found, wanted) in found.lse.iter().zip(&wanted.lse) {
             let close = (f64::from(*found) - wanted).abs() <= 1e-5 * wanted.abs().max(1.0);
@@ -141,6 +145,14 @@ impl Case {
     }
 
     pub fn both<T: Real>(self, save: bool) -> (reference::Results, Found<T>) {
+        self.with(|inputs, dy| Found::new(self, inputs, dy, save))
+    }
+
+    /// The definition's results, and those of `run` for the same inputs.
+    pub fn with<T: Real>(
+        self,
+        run: impl FnOnce(&host::Inputs<'_, T>, &[T]) -> Found<T>,
+    ) -> (reference::Results, Found<T>) {
         let Sizes { batch, heads, key_heads, queries, keys, width, value_width } = self.sizes;
         let rounded =
             |x: T| if self.step > 0.0 { T::of((x.real() / self.step).round() * self.step) } else { x };
@@ -174,7 +186,7 @@ impl Case {
         let wanted = reference::attention(self.attention, self.sizes, &inputs, &dy64);
 
         let inputs = host::Inputs { q: &q, k: &k, v: &v, mask };
-        (wanted, Found::new(self, &inputs, &dy, save))
+        (wanted, run(&inputs, &dy))
     }
 }
 
