@@ -29,6 +29,7 @@ class Placement:
 
     claims: list[dict] = field(default_factory=list)
     clusters: list[dict] = field(default_factory=list)
+    fused: list[dict] = field(default_factory=list)
 
     @classmethod
     def read(cls, trace: Path) -> "Placement":
@@ -38,7 +39,8 @@ class Placement:
                 event = json.loads(line)
                 if event.get("again") and not event["claimed"]:
                     continue
-                {"claim": placement.claims, "cluster": placement.clusters}.get(event["event"], []).append(event)
+                kinds = {"claim": placement.claims, "cluster": placement.clusters, "fused": placement.fused}
+                kinds.get(event["event"], []).append(event)
         return placement
 
     @property
@@ -48,6 +50,20 @@ class Placement:
     @property
     def on_mlx(self) -> int:
         return sum(c["claimed"] for c in self.claims)
+
+    def kernels(self) -> list[tuple[str, int, int]]:
+        """(kernel, how often, nodes that it replaces in all) of what runs fused, most frequent first."""
+        counts = Counter(f["kernel"] for f in self.fused)
+        replaced = Counter()
+        for f in self.fused:
+            replaced[f["kernel"]] += len(f["nodes"])
+        return [(kernel, count, replaced[kernel]) for kernel, count in counts.most_common()]
+
+    def names(self, fused: dict) -> list[str]:
+        """The nodes that a kernel replaces, as ``operator name``."""
+        graph = {c["index"]: c for c in self.claims if c["graph"] == fused["graph"] and not c.get("again")}
+        nodes = [graph[index] for index in fused["nodes"] if index in graph]
+        return [f"{c['op']} {c['node'] or '#' + str(c['index'])}" for c in nodes]
 
     def left(self) -> list[tuple[str, str, int]]:
         """(op, reason, count) of what was left to onnxruntime, most frequent first."""
@@ -87,6 +103,7 @@ class Report:
             "nodes": self.placement.total,
             "on_mlx": self.placement.on_mlx,
             "clusters": len(self.placement.clusters),
+            "fused": [{"kernel": k, "count": count, "nodes": nodes} for k, count, nodes in self.placement.kernels()],
             "left": [{"op": op, "reason": reason, "count": count} for op, reason, count in self.placement.left()],
             "claims": self.placement.claims,
             "agrees": self.agrees,
@@ -95,9 +112,12 @@ class Report:
             "ort_cpu_ms": vars(self.cpu),
         }
 
-    def text(self, every_node: bool = False) -> str:
+    def text(self, every_node: bool = False, explain: bool = False) -> str:
         p = self.placement
         lines = [f"{self.model}: {p.on_mlx} of {p.total} nodes on MLX in {len(p.clusters)} clusters"]
+        lines += [f"  {count} x {kernel} in place of {nodes} nodes" for kernel, count, nodes in p.kernels()]
+        if explain:
+            lines += [f"    {fused['kernel']}: {', '.join(p.names(fused))}" for fused in p.fused]
         if every_node:
             for c in p.claims:
                 name = c["node"] or f"#{c['index']}"

@@ -16,6 +16,19 @@ pub(crate) const NEWEST_OPSET: i64 = 28;
 pub struct Claims {
     /// `Ok` if the node can run on MLX.
     pub nodes: Vec<Result<(), Decline>>,
+    /// The nodes that will run together as a fused kernel.
+    pub fusions: Vec<Fusion>,
+}
+
+/// Nodes that will run as one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fusion {
+    /// The operator that stands for them, of the domain ai.ortmlx.
+    pub operator: &'static str,
+    /// The kernel that runs it here, such as `selective_scan/host`.
+    pub kernel: String,
+    /// The nodes, in order.
+    pub nodes: Vec<NodeId>,
 }
 
 /// A node under the question whether MLX can run it.

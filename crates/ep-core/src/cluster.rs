@@ -8,6 +8,7 @@ use crate::engine::{OutputSink, TensorView};
 use crate::host::{HostTensor, shape_i32};
 use crate::lowering::Value;
 use crate::program::Program;
+use crate::rewrite::{self, Rules};
 use crate::run::Run;
 use crate::{Error, ShapeMode, dtype};
 
@@ -29,10 +30,13 @@ const INPUT_HOST_LIMIT: usize = 64;
 
 impl ClusterProgram {
     /// Claims every node of `graph` and uploads its constants. Call on the worker's thread.
-    pub(crate) fn new(graph: &Graph<'_>, device: DeviceType) -> Result<Self, Error> {
-        let program = Compiler::new(device).program(graph)?;
-        let ids = graph.inputs().iter().copied().chain(graph.outer_values());
-        let inputs = ids.map(|id| input(graph, id)).collect::<Result<_, _>>()?;
+    pub(crate) fn new(graph: &Graph<'_>, device: DeviceType, rules: Rules) -> Result<Self, Error> {
+        let mut graph = graph.clone();
+        // What is read from outside stays an input, whatever becomes of its readers.
+        graph.outer_values().collect::<Vec<_>>().into_iter().for_each(|value| graph.add_input(value));
+        rewrite::apply(&mut graph, rules, device)?;
+        let program = Compiler::new(device).program(&graph)?;
+        let inputs = graph.inputs().iter().map(|&id| input(&graph, id)).collect::<Result<_, _>>()?;
         Ok(Self { program, inputs, limit: mlx_safe::memory::limit()? })
     }
 

@@ -3,11 +3,15 @@
 use std::sync::Arc;
 
 use mlx_safe::Device;
-use onnx_graph::{Cluster, ElementType, Graph, NodeId};
+use onnx_graph::{Cluster, ElementType, Graph, Node, NodeId};
 
 use crate::cluster::ClusterProgram;
+use crate::rewrite::{self, Fused, Rules};
 use crate::worker::{Remote, Worker};
-use crate::{ClaimPolicy, Claims, DeviceChoice, Error, NodeRef, Options, ShapeMode, policy, registry};
+use crate::{
+    ClaimPolicy, Claims, Decline, DeviceChoice, Error, Fusion, NodeRef, Options, SelectiveScanChoice,
+    ShapeMode, policy, registry,
+};
 
 /// A tensor of the caller's, read during a run.
 #[derive(Clone, Copy, Debug)]
@@ -40,6 +44,7 @@ pub trait OutputSink: Send {
 pub struct Engine {
     device: Device,
     claim: ClaimPolicy,
+    rules: Rules,
     worker: Arc<Worker>,
 }
 
@@ -50,7 +55,8 @@ impl Engine {
     /// If the device that was asked for is not there.
     pub fn new(options: &Options) -> Result<Self, Error> {
         let device = choose(options.device)?;
-        Ok(Self { device, claim: options.claim, worker: Worker::of(device)? })
+        let rules = Rules { selective_scan: options.selective_scan == SelectiveScanChoice::Auto };
+        Ok(Self { device, claim: options.claim, rules, worker: Worker::of(device)? })
     }
 
     /// The device that runs what is claimed.
@@ -58,16 +64,64 @@ impl Engine {
         self.device
     }
 
-    /// Asks the registry about every node of `graph`, and the policy about those that it would take.
-    pub fn claim(&self, graph: &Graph<'_>) -> Claims {
-        let nodes = (0..graph.node_count())
-            .map(|i| {
-                let node = NodeRef::new(graph, NodeId(i), self.device.kind);
+    /// Asks the registry about every node of `graph`, the rules about those that would run as one kernel, and the policy
+    /// about all that could be taken. What the caller `forbids` is not taken.
+    ///
+    /// # Errors
+    /// If `graph` has a cycle.
+    pub fn claim(
+        &self,
+        graph: &Graph<'_>,
+        forbids: &dyn Fn(&Node<'_>) -> Option<Decline>,
+    ) -> Result<Claims, Error> {
+        let kind = self.device.kind;
+        let forbidden = |id: NodeId| forbids(graph.node(id)).map_or(Ok(()), Err);
+        let alone: Vec<Result<(), Decline>> = (0..graph.node_count())
+            .map(NodeId)
+            .map(|id| {
+                let node = NodeRef::new(graph, id, kind);
                 registry::claim(&node)?;
-                policy::admit(self.claim, self.device.kind, &node)
+                policy::admit(self.claim, kind, &node)?;
+                forbidden(id)
             })
             .collect();
-        Claims { nodes }
+        if self.claim == ClaimPolicy::None {
+            return Ok(Claims { nodes: alone, fusions: Vec::new() });
+        }
+        let mut fused = rewrite::apply(&mut graph.clone(), self.rules, kind)?;
+        fused.retain(|fused| fused.nodes.iter().all(|&id| forbidden(id).is_ok()));
+        loop {
+            let mut nodes = alone.clone();
+            for node in fused.iter().flat_map(|fused| &fused.nodes) {
+                nodes[node.0] = Ok(());
+            }
+            // A kernel's nodes must not be torn apart by a node between them that stays with ONNX Runtime.
+            let claimed: Vec<bool> = nodes.iter().map(Result::is_ok).collect();
+            let clusters = onnx_graph::partition(graph, &claimed)?;
+            let whole = |fused: &Fused| {
+                clusters.iter().any(|c| fused.nodes.iter().all(|node| c.nodes.contains(node)))
+            };
+            let before = fused.len();
+            fused.retain(whole);
+            if fused.len() == before {
+                return Ok(Claims { nodes, fusions: self.named(fused)? });
+            }
+        }
+    }
+
+    /// The kernels that run here in place of nodes.
+    fn named(&self, fused: Vec<Fused>) -> Result<Vec<Fusion>, Error> {
+        if fused.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.worker.run(|| {
+            let named = fused.into_iter().map(|Fused { operator, nodes }| Fusion {
+                operator,
+                kernel: rewrite::kernel(operator),
+                nodes,
+            });
+            named.collect()
+        })
     }
 
     /// Groups the claimed nodes into as few convex clusters as can be, and drops those not worth the trip.
@@ -86,7 +140,8 @@ impl Engine {
     /// If MLX cannot hold a constant.
     pub fn compile(&self, graph: &Graph<'_>) -> Result<Executable, Error> {
         let kind = self.device.kind;
-        let program = self.worker.keep(|| ClusterProgram::new(graph, kind))?;
+        let rules = self.rules;
+        let program = self.worker.keep(|| ClusterProgram::new(graph, kind, rules))?;
         let shape_mode = program.with(ClusterProgram::shape_mode)?;
         Ok(Executable { program, shape_mode })
     }

@@ -22,14 +22,15 @@ mod options;
 mod policy;
 mod program;
 pub mod registry;
+mod rewrite;
 mod run;
 mod sums;
 #[cfg(test)]
 mod testing;
 mod worker;
 
-pub use claim::{Claims, NodeRef};
+pub use claim::{Claims, Fusion, NodeRef};
 pub use engine::{Engine, Executable, OutputSink, TensorView, gpu_available, mlx_version};
 pub use error::{Decline, DeclineCode, Error, LowerError};
 pub use op::ShapeMode;
-pub use options::{ClaimPolicy, DeviceChoice, OptionError, Options};
+pub use options::{ClaimPolicy, DeviceChoice, OptionError, Options, SelectiveScanChoice};

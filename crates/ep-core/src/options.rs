@@ -29,6 +29,16 @@ pub enum ClaimPolicy {
     None,
 }
 
+/// Whether recurrences run as fused kernels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum SelectiveScanChoice {
+    /// Where they are recognised.
+    #[default]
+    Auto,
+    /// Never: operator by operator.
+    Off,
+}
+
 /// The options of one session.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Options {
@@ -36,6 +46,8 @@ pub struct Options {
     pub device: DeviceChoice,
     /// Option `claim`.
     pub claim: ClaimPolicy,
+    /// Option `selective_scan`.
+    pub selective_scan: SelectiveScanChoice,
     /// Option `trace`: a file that gets one JSON line for every node asked about and every cluster made.
     pub trace: Option<PathBuf>,
 }
@@ -91,6 +103,18 @@ const DECLARATIONS: &[Declaration] = &[
                 "auto" => ClaimPolicy::Auto,
                 "all" => ClaimPolicy::All,
                 "none" => ClaimPolicy::None,
+                _ => return None,
+            };
+            Some(())
+        },
+    },
+    Declaration {
+        name: "selective_scan",
+        values: "auto or off",
+        set: |options, value| {
+            options.selective_scan = match value {
+                "auto" => SelectiveScanChoice::Auto,
+                "off" => SelectiveScanChoice::Off,
                 _ => return None,
             };
             Some(())
@@ -169,6 +193,10 @@ mod tests {
         let error = parse(&[("devise", "gpu")], &[]).unwrap_err().to_string();
         assert!(error.contains("'devise'") && error.contains("device (auto, gpu or cpu)"), "{error}");
         let error = parse(&[], &[("ORT_MLX_CLAIM", "everything")]).unwrap_err().to_string();
+        let off = parse(&[("selective_scan", "off")], &[]).unwrap();
+        assert_eq!(off.selective_scan, SelectiveScanChoice::Off);
+        let scan = parse(&[("selective_scan", "on")], &[]).unwrap_err().to_string();
+        assert!(scan.contains("'on'") && scan.contains("auto or off"), "{scan}");
         assert!(error.contains("'everything'") && error.contains("auto, all or none"), "{error}");
     }
 }

@@ -1,7 +1,7 @@
 //! `GetCapability`: which nodes of a graph we take, and in which clusters.
 
 use ep_core::{Claims, Decline, DeclineCode};
-use onnx_graph::{Cluster, Graph};
+use onnx_graph::{Cluster, Graph, Node, ValueId};
 use ort_sys::OrtNode;
 
 use crate::abi::{self, OrtEpGraphSupportInfo, OrtNodeFusionOptions};
@@ -23,16 +23,15 @@ pub unsafe fn claim(ep: &Ep, source: GraphRef<'_>, sink: *mut OrtEpGraphSupportI
         return Ok(());
     }
     let graph = import::graph(source)?;
-    let parent = import::parent(source)?;
-    let (claims, clusters) =
-        if parent.is_some_and(|parent| claims_of(ep, &parent).nodes.iter().all(Result::is_ok)) {
-            tracing::debug!("graph '{}' is claimed with the node whose body it is", graph.name);
-            (ep.engine().claim(&graph), Vec::new())
-        } else {
-            let claims = claims_of(ep, &graph);
-            let clusters = ep.engine().clusters(&graph, &claims)?;
-            (claims, clusters)
-        };
+    let parent = import::parent(source)?.map(|parent| claims_of(ep, &parent)).transpose()?;
+    let (claims, clusters) = if parent.is_some_and(|claims| claims.nodes.iter().all(Result::is_ok)) {
+        tracing::debug!("graph '{}' is claimed with the node whose body it is", graph.name);
+        (Claims { nodes: vec![Ok(()); graph.node_count()], fusions: Vec::new() }, Vec::new())
+    } else {
+        let claims = claims_of(ep, &graph)?;
+        let clusters = ep.engine().clusters(&graph, &claims)?;
+        (claims, clusters)
+    };
     log(&graph, &claims, &clusters);
     if let Some(report) = ep.report() {
         let body_of = source.parent()?.map(|node| node.op_type()).transpose()?;
@@ -48,21 +47,20 @@ pub unsafe fn claim(ep: &Ep, source: GraphRef<'_>, sink: *mut OrtEpGraphSupportI
 }
 
 /// What the engine can run, as far as this runtime lets it.
-fn claims_of(ep: &Ep, graph: &Graph<'_>) -> Claims {
-    let mut claims = ep.engine().claim(graph);
-    if ep.api().version() < abi::FEEDS_BODIES {
-        for ((_, node), claim) in graph.nodes().zip(&mut claims.nodes) {
-            let fed = |v| graph.value(v).constant.is_some() || node.inputs().contains(&Some(v));
-            if claim.is_ok() && !node.implicit_inputs().iter().all(|&v| fed(v)) {
-                let detail = format!(
-                    "its body reads values from outside, which ONNX Runtime before 1.{} does not hand over",
-                    abi::FEEDS_BODIES
-                );
-                *claim = Err(Decline::new(DeclineCode::Form, detail));
-            }
-        }
-    }
-    claims
+fn claims_of(ep: &Ep, graph: &Graph<'_>) -> Result<Claims, Error> {
+    let feeds_bodies = ep.api().version() >= abi::FEEDS_BODIES;
+    let forbids = |node: &Node<'_>| {
+        let fed = |v: &ValueId| graph.value(*v).constant.is_some() || node.inputs().contains(&Some(*v));
+        let detail = || {
+            format!(
+                "its body reads values from outside, which ONNX Runtime before 1.{} does not hand over",
+                abi::FEEDS_BODIES
+            )
+        };
+        let starved = !feeds_bodies && !node.implicit_inputs().iter().all(fed);
+        starved.then(|| Decline::new(DeclineCode::Form, detail()))
+    };
+    Ok(ep.engine().claim(graph, &forbids)?)
 }
 
 /// # Safety

@@ -40,6 +40,10 @@ pub fn parent<'a>(source: GraphRef<'a>) -> Result<Option<Graph<'a>>, Error> {
     // ONNX Runtime does not say which graph holds the node; the opsets of a body are those of the model.
     let mut importer = Importer { source, graph: Graph::new("parent") };
     importer.node(node)?;
+    // All that it makes counts as wanted.
+    for output in importer.values(node.outputs()?)?.into_iter().flatten() {
+        importer.graph.add_output(output);
+    }
     Ok(Some(importer.graph))
 }
 

@@ -5,6 +5,7 @@
 //! ```json
 //! {"event":"claim","graph":"g","body_of":null,"node":"a","index":0,"op":"Add","domain":"","claimed":true,"reason":null}
 //! {"event":"cluster","graph":"g","body_of":null,"cluster":0,"nodes":[0,1,2]}
+//! {"event":"fused","graph":"g","body_of":null,"kernel":"selective_scan/host","nodes":[1,2]}
 //! ```
 
 use std::fs::{File, OpenOptions};
@@ -12,7 +13,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use ep_core::Claims;
+use ep_core::{Claims, Fusion};
 use onnx_graph::{Cluster, Graph, Node};
 use serde_json::{Value, json};
 
@@ -48,7 +49,9 @@ impl Report {
         clusters: &[Cluster],
     ) -> Result<(), Error> {
         let mut text = String::new();
-        let lines = claim_lines(graph, body_of, claims).chain(cluster_lines(graph, body_of, clusters));
+        let lines = claim_lines(graph, body_of, claims)
+            .chain(cluster_lines(graph, body_of, clusters))
+            .chain(fused_lines(graph, body_of, claims, clusters));
         for line in lines {
             text.push_str(&line.to_string());
             text.push('\n');
@@ -98,6 +101,27 @@ fn cluster_lines(
     })
 }
 
+/// Only what is in a cluster will run.
+fn fused_lines(
+    graph: &Graph<'_>,
+    body_of: Option<&str>,
+    claims: &Claims,
+    clusters: &[Cluster],
+) -> impl Iterator<Item = Value> {
+    let taken =
+        move |fusion: &&Fusion| clusters.iter().any(|c| fusion.nodes.iter().all(|n| c.nodes.contains(n)));
+    claims.fusions.iter().filter(taken).map(move |fusion| {
+        let nodes: Vec<usize> = fusion.nodes.iter().map(|node| node.0).collect();
+        json!({
+            "event": "fused",
+            "graph": graph.name,
+            "body_of": body_of,
+            "kernel": fusion.kernel,
+            "nodes": nodes,
+        })
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -111,7 +135,7 @@ mod tests {
             graph.add_node(Node::new(op, 13), Vec::new(), Vec::new(), Vec::new()).unwrap();
         }
         let no = Decline::new(DeclineCode::Unknown, "no such \"op\"");
-        let claims = Claims { nodes: vec![Ok(()), Err(no)] };
+        let claims = Claims { nodes: vec![Ok(()), Err(no)], fusions: Vec::new() };
         let lines: Vec<Value> = claim_lines(&graph, Some("Loop"), &claims).collect();
         assert_eq!((&lines[0]["claimed"], &lines[0]["reason"]), (&json!(true), &Value::Null));
         assert_eq!((&lines[1]["claimed"], &lines[1]["reason"]), (&json!(false), &json!("no such \"op\"")));
@@ -121,12 +145,18 @@ mod tests {
         let mut fused = Node::new("Fused", 1);
         fused.domain = NAME.to_str().unwrap().to_owned();
         graph.add_node(fused, Vec::new(), Vec::new(), Vec::new()).unwrap();
-        let claims = Claims { nodes: vec![Ok(()), Ok(()), Ok(())] };
+        let claims = Claims { nodes: vec![Ok(()), Ok(()), Ok(())], fusions: Vec::new() };
         let lines: Vec<Value> = claim_lines(&graph, None, &claims).collect();
         assert_eq!(lines.len(), 2);
         assert!(lines.iter().all(|line| line["again"] == json!(true)));
         let clusters = [Cluster { nodes: vec![NodeId(0)] }];
         let line = cluster_lines(&graph, None, &clusters).next().unwrap();
         assert_eq!((&line["nodes"], &line["body_of"]), (&json!([0]), &Value::Null));
+        let fusion =
+            |node| Fusion { operator: "Op", kernel: "op/host".to_owned(), nodes: vec![NodeId(node)] };
+        let claims = Claims { nodes: vec![Ok(()), Ok(()), Ok(())], fusions: vec![fusion(0), fusion(1)] };
+        let lines: Vec<Value> = fused_lines(&graph, None, &claims, &clusters).collect();
+        assert_eq!(lines.len(), 1, "a kernel in no cluster does not run");
+        assert_eq!((&lines[0]["kernel"], &lines[0]["nodes"]), (&json!("op/host"), &json!([0])));
     }
 }

@@ -1,4 +1,4 @@
-//! The graph itself: arenas of nodes and values, with def-use kept up to date.
+//! The graph itself: arenas of nodes and values, with def-use kept up to date. `edit.rs` changes graphs.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -89,6 +89,8 @@ pub struct Node<'a> {
     pub(crate) inputs: Vec<Option<ValueId>>,
     pub(crate) outputs: Vec<Option<ValueId>>,
     pub(crate) implicit: Vec<ValueId>,
+    /// Taken out of its graph; its place in the arena stays, so that other ids do.
+    pub(crate) removed: bool,
 }
 
 impl<'a> Node<'a> {
@@ -103,6 +105,7 @@ impl<'a> Node<'a> {
             inputs: Vec::new(),
             outputs: Vec::new(),
             implicit: Vec::new(),
+            removed: false,
         }
     }
 
@@ -144,8 +147,8 @@ impl<'a> Node<'a> {
 pub struct Graph<'a> {
     /// Its name.
     pub name: String,
-    nodes: Vec<Node<'a>>,
-    values: Vec<Value<'a>>,
+    pub(crate) nodes: Vec<Node<'a>>,
+    pub(crate) values: Vec<Value<'a>>,
     by_name: HashMap<String, ValueId>,
     inputs: Vec<ValueId>,
     outputs: Vec<ValueId>,
@@ -244,12 +247,12 @@ impl<'a> Graph<'a> {
         Ok(id)
     }
 
-    /// The nodes, in the order they were added.
-    pub fn nodes(&self) -> impl ExactSizeIterator<Item = (NodeId, &Node<'a>)> {
-        self.nodes.iter().enumerate().map(|(i, n)| (NodeId(i), n))
+    /// The nodes, in the order they were added, without those that were removed.
+    pub fn nodes(&self) -> impl Iterator<Item = (NodeId, &Node<'a>)> {
+        self.nodes.iter().enumerate().filter(|(_, n)| !n.removed).map(|(i, n)| (NodeId(i), n))
     }
 
-    /// How many nodes there are.
+    /// How many nodes were ever added: every [`NodeId`] of this graph is below it.
     pub fn node_count(&self) -> usize {
         self.nodes.len()
     }

@@ -8,10 +8,12 @@
 
 mod attribute;
 mod builder;
+mod edit;
 mod element;
 mod error;
 mod graph;
 mod partition;
+pub mod pattern;
 mod proto;
 mod read;
 mod shape;

@@ -10,13 +10,17 @@ use crate::{Error, Graph, NodeId};
 /// # Errors
 /// [`Error::Graph`] naming a node on a cycle.
 pub fn topological_order(graph: &Graph<'_>) -> Result<Vec<NodeId>, Error> {
-    let mut waiting: Vec<usize> = graph
-        .nodes()
-        .map(|(_, node)| node.all_inputs().filter(|&v| graph.value(v).producer().is_some()).count())
-        .collect();
-    let mut ready: BinaryHeap<Reverse<usize>> =
-        (0..waiting.len()).filter(|&i| waiting[i] == 0).map(Reverse).collect();
-    let mut order = Vec::with_capacity(waiting.len());
+    let mut waiting = vec![0; graph.node_count()];
+    let mut ready = BinaryHeap::new();
+    let mut count = 0;
+    for (id, node) in graph.nodes() {
+        waiting[id.0] = node.all_inputs().filter(|&v| graph.value(v).producer().is_some()).count();
+        if waiting[id.0] == 0 {
+            ready.push(Reverse(id.0));
+        }
+        count += 1;
+    }
+    let mut order = Vec::with_capacity(count);
     while let Some(Reverse(i)) = ready.pop() {
         let id = NodeId(i);
         order.push(id);
@@ -30,7 +34,7 @@ pub fn topological_order(graph: &Graph<'_>) -> Result<Vec<NodeId>, Error> {
             }
         }
     }
-    if order.len() < waiting.len() {
+    if order.len() < count {
         return Err(cycle_through(graph, &waiting));
     }
     Ok(order)

@@ -7,7 +7,7 @@ use prost::Message;
 use crate::proto::{
     AttributeProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, TensorProto, ValueInfoProto, kind,
 };
-use crate::{Attribute, Graph, Node, NodeId, Tensor, ValueId, topological_order, types};
+use crate::{Attribute, Graph, Node, Tensor, ValueId, topological_order, types};
 
 /// A model of `graph` that imports `opsets` (by domain, ai.onnx under the empty name).
 ///
@@ -36,7 +36,7 @@ pub fn write_bytes(graph: &Graph<'_>, opsets: &BTreeMap<String, i64>, ir_version
 fn graph_proto(graph: &Graph<'_>) -> GraphProto {
     let returned: HashSet<ValueId> = graph.outputs().iter().copied().collect();
     // A cycle cannot be ordered; whoever reads the model will say so.
-    let order = topological_order(graph).unwrap_or_else(|_| (0..graph.node_count()).map(NodeId).collect());
+    let order = topological_order(graph).unwrap_or_else(|_| graph.nodes().map(|(id, _)| id).collect());
     let inner = graph.values().filter(|(id, v)| {
         v.producer().is_some() && types::to_proto(&v.ty).is_some() && !returned.contains(id)
     });
@@ -139,6 +139,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
+    use crate::NodeId;
     use crate::{ElementType, GraphBuilder, ValueType, read_bytes};
 
     fn body(name: &str) -> Graph<'static> {

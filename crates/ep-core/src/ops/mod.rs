@@ -12,6 +12,7 @@ mod nn;
 mod norm;
 mod recurrent;
 mod reduce;
+mod scan;
 mod shape;
 
 /// Every operator that can be claimed, family by family.
@@ -26,5 +27,6 @@ pub(crate) static FAMILIES: &[&[Entry]] = &[
     norm::OPS,
     recurrent::OPS,
     reduce::OPS,
+    scan::OPS,
     shape::OPS,
 ];

@@ -31,7 +31,7 @@ impl Case {
         }
         let body = self.graph(&self.inputs, types, true);
         let graph = scan_over(body, &given);
-        if let Err(decline) = &engine().claim(&graph).nodes[0] {
+        if let Err(decline) = &engine().claim(&graph, &|_| None).expect("no cycle").nodes[0] {
             panic!("declined in a scan: {decline}");
         }
         let got = run_ours(&graph, &given.iter().collect::<Vec<_>>()).expect("a scan over the node");

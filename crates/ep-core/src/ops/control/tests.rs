@@ -1,24 +1,15 @@
 //! How bodies are taken apart, and what declines.
 
 use mlx_safe::DeviceType;
-use onnx_graph::{Dim, Graph, GraphBuilder, NodeId, TensorType, ValueId, ValueType};
+use onnx_graph::{Dim, Graph, GraphBuilder, NodeId};
 
 use super::body::Body;
 use super::plan::{Core, ScanPlan};
 use crate::compile::Compiler;
 use crate::program::Program;
+use crate::testing::graphs::floats_by_default;
 use crate::testing::*;
 use crate::{ClaimPolicy, Engine, NodeRef, Options, policy, registry};
-
-/// Declares every value without a type a float tensor of unknown shape.
-fn floats_by_default(mut graph: Graph<'static>) -> Graph<'static> {
-    let open: Vec<ValueId> =
-        (graph.values().filter(|(_, v)| v.ty == ValueType::Unknown)).map(|(id, _)| id).collect();
-    for id in open {
-        graph.set_type(id, ValueType::Tensor(TensorType { element: E::Float, shape: None }));
-    }
-    graph
-}
 
 fn operators(part: &Program) -> Vec<&str> {
     part.steps().iter().map(|step| step.label.op_type.as_str()).collect()
@@ -89,5 +80,5 @@ fn the_policy_is_asked_about_the_node_with_the_body() {
     assert!(registry::claim(&node).is_ok());
     assert!(policy::admit(ClaimPolicy::Auto, DeviceType::Cpu, &node).is_err());
     let engine = Engine::new(&Options::parse([("claim", "auto"), ("device", "cpu")]).unwrap()).unwrap();
-    assert!(engine.claim(&graph).nodes[0].is_err());
+    assert!(engine.claim(&graph, &|_| None).unwrap().nodes[0].is_err());
 }

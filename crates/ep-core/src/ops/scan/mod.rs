@@ -1,0 +1,24 @@
+//! Recurrences with kernels of their own, in this project's domain ai.ortmlx.
+
+use crate::op::Entry;
+use crate::{Decline, NodeRef};
+
+mod linear_scan;
+mod selective_scan;
+
+/// Every operator of this family.
+pub(crate) static OPS: &[Entry] = &[
+    Entry::of::<linear_scan::LinearScan>(),
+    Entry::of::<selective_scan::SelectiveScan>(),
+    Entry::of::<selective_scan::SelectiveScanGrad>(),
+];
+
+/// Declines where another rank is declared.
+fn expect_rank(node: &NodeRef<'_>, i: usize, name: &str, rank: usize) -> Result<(), Decline> {
+    match node.input_rank(i) {
+        Some(found) if found != rank => {
+            Err(Decline::invalid(format!("{name} is of rank {found}, not {rank}")))
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,121 @@
+//! Rules that replace many nodes by one with a kernel of its own. A rule looks at a graph from one node and draws a
+//! replacement ([`sketch`]); one that an operator would decline is dropped, and the graph stays as it was.
+//!
+//! Rules recognise by meaning: [`view`] says what axes are, [`product`] what a value is made of, [`affine`] proves a
+//! recurrence linear.
+
+mod affine;
+mod body;
+mod contraction;
+mod draw;
+mod fuse;
+mod grown;
+mod linear;
+mod product;
+mod rank;
+mod scan;
+mod selective;
+pub(crate) mod sketch;
+mod stack;
+#[cfg(test)]
+mod tests;
+mod unrolled;
+mod view;
+
+use std::sync::Arc;
+
+use mlx_safe::DeviceType;
+use onnx_graph::{Attribute, Graph, NodeId, topological_order};
+
+use crate::Error;
+use sketch::Replacement;
+
+/// Nodes that run as one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Fused {
+    /// The operator that stands for them, of the domain ai.ortmlx.
+    pub(crate) operator: &'static str,
+    /// The nodes of the graph as it was, in order.
+    pub(crate) nodes: Vec<NodeId>,
+}
+
+/// The kernel that runs an operator of a rule on the current stream, as traces name it.
+pub(crate) fn kernel(operator: &'static str) -> String {
+    let name = match operator {
+        selective::OPERATOR => kernels_metal::selective_scan::SelectiveScan::default().kernel(),
+        linear::OPERATOR => kernels_metal::linear_scan::LinearScan::default().kernel(),
+        _ => Ok(operator.to_owned()),
+    };
+    name.unwrap_or_else(|_| operator.to_owned())
+}
+
+/// Which rules are used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Rules {
+    /// Those of recurrences.
+    pub(crate) selective_scan: bool,
+}
+
+type Rule = for<'g, 'a> fn(&'g Graph<'a>, NodeId) -> Option<Replacement<'a>>;
+
+/// The rules that look from one node, each tried everywhere before the next.
+const RECURRENCES: [Rule; 2] = [fuse::selective_scan, linear::scan];
+
+/// Applies the rules wherever they fit. Says which of the nodes that `graph` had went into which kernel.
+///
+/// # Errors
+/// If `graph` has a cycle.
+pub(crate) fn apply(graph: &mut Graph<'_>, rules: Rules, device: DeviceType) -> Result<Vec<Fused>, Error> {
+    let mut rewriter = Rewriter { count: graph.node_count(), device, fused: Vec::new() };
+    if rules.selective_scan {
+        for rule in RECURRENCES {
+            for id in topological_order(graph)? {
+                if !graph.is_removed(id) {
+                    rewriter.put(graph, rule(graph, id));
+                }
+            }
+        }
+        for chain in unrolled::chains(graph) {
+            let replacement = unrolled::fuse(graph, &chain);
+            rewriter.put(graph, replacement);
+        }
+    }
+    bodies(graph, rules, device)?;
+    Ok(rewriter.fused)
+}
+
+/// Applies the rules inside the bodies of what is left.
+fn bodies(graph: &mut Graph<'_>, rules: Rules, device: DeviceType) -> Result<(), Error> {
+    let with_bodies: Vec<NodeId> =
+        graph.nodes().filter(|(_, node)| node.bodies().next().is_some()).map(|(id, _)| id).collect();
+    for id in with_bodies {
+        for attribute in graph.attributes_mut(id).values_mut() {
+            let Attribute::Graph(body) = attribute else { continue };
+            let mut rewritten = body.as_ref().clone();
+            if !apply(&mut rewritten, rules, device)?.is_empty() {
+                *body = Arc::new(rewritten);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Puts replacements into a graph and keeps account.
+struct Rewriter {
+    /// How many nodes the graph had.
+    count: usize,
+    device: DeviceType,
+    fused: Vec<Fused>,
+}
+
+impl Rewriter {
+    fn put<'a>(&mut self, graph: &mut Graph<'a>, replacement: Option<Replacement<'a>>) {
+        let Some(replacement) = replacement else { return };
+        let operator = replacement.operator;
+        if let Some(mut nodes) = replacement.apply(graph, self.device) {
+            nodes.retain(|node| node.0 < self.count);
+            tracing::debug!("{} nodes of '{}' run as {operator}", nodes.len(), graph.name);
+            self.fused.push(Fused { operator, nodes });
+        }
+    }
+}
