@@ -120,7 +120,7 @@ mod tests {
         assert_eq!(g.sweep([NodeId(1)]), [NodeId(1)]);
         assert_eq!(topological_order(&g).unwrap(), [NodeId(0), NodeId(2), elu]);
         assert_eq!(g.nodes().count(), 3);
-        assert_eq!(g.node_count(), 4);
+        assert_eq!(g.node_count(), 5);
         assert!(g.check().is_ok());
     }
 

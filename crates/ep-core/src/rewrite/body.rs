@@ -52,23 +52,22 @@ impl<'g, 'a> Recurrence<'g, 'a> {
         }
         Self { graph, steps, states: changing, exits, held }
     }
+}
 
-    /// The body's values that depend on one of the states named by their inputs.
-    pub(crate) fn dependent(&self, states: &[ValueId]) -> Option<HashSet<Place>> {
-        let body = self.steps.scopes.graph(1);
-        let mut dependent: HashSet<ValueId> = states.iter().copied().collect();
-        for id in topological_order(body).ok()? {
-            let node = body.node(id);
-            if node.all_inputs().any(|v| dependent.contains(&v)) {
-                dependent.extend(node.outputs().iter().flatten());
-            }
+/// The values of a body that depend on one of the states named by their inputs.
+pub(crate) fn dependent(body: &Graph<'_>, states: &[ValueId]) -> Option<HashSet<ValueId>> {
+    let mut dependent: HashSet<ValueId> = states.iter().copied().collect();
+    for id in topological_order(body).ok()? {
+        let node = body.node(id);
+        if node.all_inputs().any(|v| dependent.contains(&v)) {
+            dependent.extend(node.outputs().iter().flatten());
         }
-        Some(dependent.into_iter().map(inside).collect())
     }
+    Some(dependent)
 }
 
 /// The value behind `Identity`.
-fn unchanged(scopes: &Scopes<'_, '_>, place: Place) -> Place {
+pub(crate) fn unchanged(scopes: &Scopes<'_, '_>, place: Place) -> Place {
     let input = scopes.made_by(place, "Identity").and_then(|maker| maker.input(0));
     input.map_or(place, |input| unchanged(scopes, input))
 }

@@ -4,7 +4,7 @@ use onnx_graph::pattern::Place;
 use onnx_graph::{ElementType, Graph, NodeId, ValueId};
 
 use crate::rewrite::affine::Affine;
-use crate::rewrite::body::{Recurrence, State};
+use crate::rewrite::body::{Recurrence, State, dependent};
 use crate::rewrite::contraction::{Contraction, Search};
 use crate::rewrite::draw::{Axis, arrange};
 use crate::rewrite::scan;
@@ -24,8 +24,8 @@ fn fuse_selective<'a>(recurrence: &Recurrence<'_, 'a>) -> Option<Replacement<'a>
     let (input, next) = (inside(state.input), inside(state.next));
     let element = steps.scopes.element(next).filter(|e| e.is_float())?;
     let rank = steps.rank(input).or_else(|| steps.rank(outermost(state.first)))?;
-    let dependent = recurrence.dependent(&[state.input])?;
-    let depends = |place: Place| dependent.contains(&place);
+    let dependent = dependent(steps.scopes.graph(1), &[state.input])?;
+    let depends = |place: Place| place.depth == 1 && dependent.contains(&place.value);
     let affine = Affine::of(&steps.scopes, input, next, &depends)?;
     let (decay, u) = selective::products(steps, &affine, rank)?;
     let search = Search { steps, exits: &recurrence.exits, depends: &depends };
@@ -109,7 +109,7 @@ fn held_back(recurrence: &Recurrence<'_, '_>, contraction: &Contraction) -> Opti
 }
 
 /// What is collected over the steps, except `but` and what nobody reads.
-pub(crate) fn exits<'g, 'a>(
+fn exits<'g, 'a>(
     recurrence: &Recurrence<'g, 'a>,
     sketch: &mut Sketch<'g, 'a>,
     stack: &mut Stack<'_, 'g, 'a>,
@@ -137,7 +137,7 @@ pub(crate) fn is_read(graph: &Graph<'_>, value: ValueId) -> bool {
 
 impl Recurrence<'_, '_> {
     /// The last of each state that never changes.
-    pub(crate) fn held(&self) -> Vec<(ValueId, Wire)> {
+    fn held(&self) -> Vec<(ValueId, Wire)> {
         let read = self.held.iter().filter(|(last, _)| is_read(self.graph, *last));
         read.map(|&(last, first)| (last, Wire::Old(first))).collect()
     }

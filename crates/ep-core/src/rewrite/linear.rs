@@ -1,94 +1,106 @@
-//! The rule of the diagonal linear recurrence h = a h + u, whatever a and u are made of: both are computed for all steps,
-//! then one kernel gives all states, then what is made of the states is computed for all steps.
+//! The rule of the diagonal linear recurrence h = a h + u, whatever a and u are made of.
+//!
+//! In the body of a `Scan` the next state becomes one `LinearStep` of a, u and the state. The scan's plan sees that nothing
+//! else depends on the state, so that a and u are there for a whole chunk of steps, and takes the chunk in one kernel.
 
-use onnx_graph::pattern::Place;
-use onnx_graph::{ElementType, Graph, NodeId, ValueId};
+use std::collections::HashSet;
+
+use mlx_safe::DeviceType;
+use onnx_graph::pattern::{Maker, Place, Scopes};
+use onnx_graph::{Attribute, ElementType, Graph, Node, NodeId, Tensor, TensorType, ValueId};
 
 use crate::rewrite::affine::{Affine, Power};
-use crate::rewrite::body::{Recurrence, State};
-use crate::rewrite::draw::{Axis, Draw};
-use crate::rewrite::fuse;
-use crate::rewrite::product::beside_state;
-use crate::rewrite::scan;
+use crate::rewrite::body::{dependent, unchanged};
+use crate::rewrite::draw::Axis;
 use crate::rewrite::sketch::{Replacement, Sketch, Wire, ranked};
-use crate::rewrite::stack::{Stack, inside};
-use crate::rewrite::view::{Label, outermost};
+use crate::rewrite::view::outermost;
 
-/// The operator's name.
+/// The operator over all steps.
 pub(crate) const OPERATOR: &str = "LinearScan";
 
-/// The recurrences in a `Scan`.
-pub(crate) fn scan<'a>(graph: &Graph<'a>, id: NodeId) -> Option<Replacement<'a>> {
-    fuse_linear(&scan::read(graph, id)?)
+/// The operator of one step in a body.
+pub(crate) const STEP: &str = "LinearStep";
+
+/// Rewrites the body of node `id`, if it is a `Scan` and every state that changes is a diagonal linear recurrence. Says
+/// whether it did.
+pub(crate) fn scan(graph: &mut Graph<'_>, id: NodeId, device: DeviceType) -> bool {
+    let node = graph.node(id);
+    let Some(body) = node.attributes.get("body") else { return false };
+    let Attribute::Graph(body) = body else { return false };
+    let mut rewritten = body.as_ref().clone();
+    let Some(replacement) = state_count(node).and_then(|count| steps(&rewritten, count)) else {
+        return false;
+    };
+    if replacement.apply(&mut rewritten, device).is_none() {
+        return false;
+    }
+    graph.attributes_mut(id).insert("body".to_owned(), Attribute::Graph(rewritten.into()));
+    true
 }
 
-/// Solves one state after another; a state may depend on those solved before it.
-pub(crate) fn fuse_linear<'a>(recurrence: &Recurrence<'_, 'a>) -> Option<Replacement<'a>> {
-    let mut sketch = Sketch::new(recurrence.graph);
-    let mut stack = Stack::new(&recurrence.steps);
-    let mut outputs = recurrence.held();
-    let mut unsolved = recurrence.states.clone();
-    while !unsolved.is_empty() {
-        let open: Vec<ValueId> = unsolved.iter().map(|s| s.input).collect();
-        let dependent = recurrence.dependent(&open)?;
-        let mut solved = None;
-        for (i, state) in unsolved.iter().enumerate() {
-            if let Some(last) =
-                solve(recurrence, &mut sketch, &mut stack, *state, &|p| dependent.contains(&p))
-            {
-                outputs.extend(state.last.map(|value| (value, last)));
-                solved = Some(i);
-                break;
-            }
-        }
-        unsolved.remove(solved?);
+fn state_count(node: &Node<'_>) -> Option<usize> {
+    let maker = Maker { depth: 0, id: NodeId(0), node, output: 0 };
+    let lengths = usize::from(node.version < 9);
+    let scanned = usize::try_from(maker.int_or("num_scan_inputs", 0)?).ok()?;
+    maker.is("Scan").then(|| node.inputs().len().checked_sub(scanned + lengths))?
+}
+
+/// Draws the steps of a body's first `count` inputs, the states.
+fn steps<'a>(body: &Graph<'a>, count: usize) -> Option<Replacement<'a>> {
+    let scopes = Scopes::new(body);
+    let states = body.inputs().get(..count)?.iter().zip(body.outputs());
+    let moving: Vec<(ValueId, ValueId)> = states
+        .map(|(&input, &next)| (input, next))
+        .filter(|&(input, next)| unchanged(&scopes, outermost(next)) != outermost(input))
+        .collect();
+    let dependent = dependent(body, &moving.iter().map(|(input, _)| *input).collect::<Vec<_>>())?;
+    let mut sketch = Sketch::new(body);
+    let mut outputs = Vec::new();
+    for (input, next) in moving {
+        outputs.push((next, step(&mut sketch, &scopes, &dependent, input, next)?));
     }
-    outputs.retain(|(value, _)| fuse::is_read(recurrence.graph, *value));
-    outputs.extend(fuse::exits(recurrence, &mut sketch, &mut stack, None)?);
+    if outputs.is_empty() {
+        return None;
+    }
     sketch.replace(OPERATOR, outputs)
 }
 
-/// Draws the states of one state variable over all steps, and gives the last.
-fn solve<'g, 'a>(
-    recurrence: &Recurrence<'g, 'a>,
-    sketch: &mut Sketch<'g, 'a>,
-    stack: &mut Stack<'_, 'g, 'a>,
-    state: State,
-    depends: &dyn Fn(Place) -> bool,
+fn step<'a>(
+    sketch: &mut Sketch<'_, 'a>,
+    scopes: &Scopes<'_, 'a>,
+    dependent: &HashSet<ValueId>,
+    input: ValueId,
+    next: ValueId,
 ) -> Option<Wire> {
-    let steps = &recurrence.steps;
-    let (input, next) = (inside(state.input), inside(state.next));
-    let element = steps.scopes.element(next).filter(|e| e.is_float())?;
-    let rank = steps.rank(input).or_else(|| steps.rank(outermost(state.first)))?;
-    let affine = Affine::of(&steps.scopes, input, next, depends)?;
-    let over = |factors: &[Power], sketch: &mut Sketch<'g, 'a>, stack: &mut Stack<'_, 'g, 'a>| {
-        let mut product: Option<Wire> = None;
+    let element = scopes.element(outermost(next)).filter(|e| e.is_float())?;
+    let depends = |place: Place| dependent.contains(&place.value);
+    let affine = Affine::of(scopes, outermost(input), outermost(next), &depends)?;
+    let ty = TensorType { element, shape: scopes.shape(outermost(next)) };
+    let over = |sketch: &mut Sketch<'_, 'a>, factors: &[Power]| {
+        let mut product = None;
         for &(place, power) in factors {
-            let view = beside_state(steps, place, rank)?;
-            let wire = Draw { sketch, stack, reverse: false, element }.view(&view, &axes(rank))?;
-            product = Some(times(sketch, product, wire, power, element, rank)?);
+            let wire = sketch.cast(Wire::Old(place.value), element)?;
+            product = Some(times(sketch, product, wire, power, ty.clone()));
         }
         product
     };
     let mut a = match affine.decay.is_empty() {
-        true => one(sketch, element, rank)?,
-        false => over(&affine.decay, sketch, stack)?,
+        true => {
+            let one = sketch.constant(Tensor::scalar(1.0));
+            sketch.cast(one, element)?
+        }
+        false => over(sketch, &affine.decay)?,
     };
     if affine.sign < 0.0 {
-        a = sketch.op("Neg", &[a], &[], ranked(element, rank + 1));
+        a = sketch.op("Neg", &[a], &[], ty.clone());
     }
-    let mut u: Option<Wire> = None;
+    let mut u = None;
     for term in &affine.terms {
-        let wire = over(&term.factors, sketch, stack)?;
-        u = Some(add(sketch, u, wire, term.sign, element, rank));
+        let wire = over(sketch, &term.factors)?;
+        u = Some(add(sketch, u, wire, term.sign, ty.clone()));
     }
-    let labels: Vec<Label> = (0..rank).map(Label::State).collect();
-    let first = steps.operand(outermost(state.first), &labels)?;
-    let h0 = Draw { sketch, stack, reverse: false, element }.view(&first, &axes(rank)[1..])?;
-    let (states, last) = draw(sketch, a, u?, h0, false, (element, rank));
-    stack.know(next, states);
-    stack.know(input, before(sketch, states, h0, (element, rank))?);
-    Some(last)
+    let inputs = vec![Some(a), Some(u?), Some(Wire::Old(input))];
+    Some(Wire::Node(sketch.own(STEP, inputs, false, vec![ty]), 0))
 }
 
 /// The axes of a state over all steps.
@@ -96,17 +108,16 @@ pub(crate) fn axes(rank: usize) -> Vec<Axis> {
     std::iter::once(Axis::Time).chain((0..rank).map(Axis::State)).collect()
 }
 
-/// Draws the kernel: all states and the last.
+/// Draws the kernel over all steps: all states and the last.
 pub(crate) fn draw(
     sketch: &mut Sketch<'_, '_>,
     a: Wire,
     u: Wire,
     h0: Wire,
-    reverse: bool,
     (element, rank): (ElementType, usize),
 ) -> (Wire, Wire) {
     let outputs = vec![ranked(element, rank + 1), ranked(element, rank)];
-    let scan = sketch.own(OPERATOR, vec![Some(a), Some(u), Some(h0)], reverse, outputs);
+    let scan = sketch.own(OPERATOR, vec![Some(a), Some(u), Some(h0)], false, outputs);
     (Wire::Node(scan, 0), Wire::Node(scan, 1))
 }
 
@@ -116,16 +127,14 @@ pub(crate) fn times(
     product: Option<Wire>,
     wire: Wire,
     power: i32,
-    element: ElementType,
-    rank: usize,
-) -> Option<Wire> {
-    let ty = ranked(element, rank + 1);
-    Some(match (product, power) {
+    ty: TensorType,
+) -> Wire {
+    match (product, power) {
         (None, 1) => wire,
         (None, _) => sketch.op("Reciprocal", &[wire], &[], ty),
         (Some(product), 1) => sketch.op("Mul", &[product, wire], &[], ty),
         (Some(product), _) => sketch.op("Div", &[product, wire], &[], ty),
-    })
+    }
 }
 
 /// A running sum with one more term.
@@ -134,36 +143,12 @@ pub(crate) fn add(
     sum: Option<Wire>,
     wire: Wire,
     sign: f64,
-    element: ElementType,
-    rank: usize,
+    ty: TensorType,
 ) -> Wire {
-    let ty = ranked(element, rank + 1);
     match (sum, sign < 0.0) {
         (None, false) => wire,
         (None, true) => sketch.op("Neg", &[wire], &[], ty),
         (Some(sum), false) => sketch.op("Add", &[sum, wire], &[], ty),
         (Some(sum), true) => sketch.op("Sub", &[sum, wire], &[], ty),
     }
-}
-
-/// A decay of 1.
-fn one(sketch: &mut Sketch<'_, '_>, element: ElementType, rank: usize) -> Option<Wire> {
-    let one = sketch.constant(onnx_graph::Tensor::scalar(1.0));
-    let one = sketch.cast(one, element)?;
-    sketch.view("Unsqueeze", one, &(0..=rank).collect::<Vec<_>>())
-}
-
-/// The state that each step starts from: the first one, then all but the last.
-fn before(
-    sketch: &mut Sketch<'_, '_>,
-    states: Wire,
-    h0: Wire,
-    (element, rank): (ElementType, usize),
-) -> Option<Wire> {
-    let first = sketch.view("Unsqueeze", h0, &[0])?;
-    let ty = ranked(element, rank + 1);
-    let axis = onnx_graph::Attribute::Int(0);
-    let all = sketch.op("Concat", &[first, states], &[("axis", axis)], ty.clone());
-    let bounds: Vec<Wire> = [0, -1, 0].iter().map(|&v| sketch.ints(&[v])).collect();
-    Some(sketch.op("Slice", &[all, bounds[0], bounds[1], bounds[2]], &[], ty))
 }

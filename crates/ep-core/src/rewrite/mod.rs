@@ -56,10 +56,8 @@ pub(crate) struct Rules {
     pub(crate) selective_scan: bool,
 }
 
+/// Looks from one node.
 type Rule = for<'g, 'a> fn(&'g Graph<'a>, NodeId) -> Option<Replacement<'a>>;
-
-/// The rules that look from one node, each tried everywhere before the next.
-const RECURRENCES: [Rule; 2] = [fuse::selective_scan, linear::scan];
 
 /// Applies the rules wherever they fit. Says which of the nodes that `graph` had went into which kernel.
 ///
@@ -68,11 +66,10 @@ const RECURRENCES: [Rule; 2] = [fuse::selective_scan, linear::scan];
 pub(crate) fn apply(graph: &mut Graph<'_>, rules: Rules, device: DeviceType) -> Result<Vec<Fused>, Error> {
     let mut rewriter = Rewriter { count: graph.node_count(), device, fused: Vec::new() };
     if rules.selective_scan {
-        for rule in RECURRENCES {
-            for id in topological_order(graph)? {
-                if !graph.is_removed(id) {
-                    rewriter.put(graph, rule(graph, id));
-                }
+        rewriter.everywhere(graph, fuse::selective_scan)?;
+        for id in topological_order(graph)? {
+            if linear::scan(graph, id, device) {
+                rewriter.fused.push(Fused { operator: linear::OPERATOR, nodes: vec![id] });
             }
         }
         for chain in unrolled::chains(graph) {
@@ -109,6 +106,15 @@ struct Rewriter {
 }
 
 impl Rewriter {
+    fn everywhere(&mut self, graph: &mut Graph<'_>, rule: Rule) -> Result<(), Error> {
+        for id in topological_order(graph)? {
+            if !graph.is_removed(id) {
+                self.put(graph, rule(graph, id));
+            }
+        }
+        Ok(())
+    }
+
     fn put<'a>(&mut self, graph: &mut Graph<'a>, replacement: Option<Replacement<'a>>) {
         let Some(replacement) = replacement else { return };
         let operator = replacement.operator;

@@ -14,7 +14,7 @@ use crate::rewrite::grown::Grown;
 use crate::rewrite::linear;
 use crate::rewrite::product::{Product, beside_state};
 use crate::rewrite::selective::{self, Products};
-use crate::rewrite::sketch::{Replacement, Sketch, Wire};
+use crate::rewrite::sketch::{Replacement, Sketch, Wire, ranked};
 use crate::rewrite::stack::Stack;
 use crate::rewrite::view::{Label, Steps, outermost};
 
@@ -205,6 +205,7 @@ impl<'g, 'a> Unrolled<'g, 'a> {
         let mut sketch = Sketch::new(self.graph);
         let mut stack = Stack::new(&self.steps);
         let axes = linear::axes(self.rank);
+        let ty = ranked(self.element, self.rank + 1);
         let mut walks = false;
         let mut over = |sketch: &mut Sketch<'g, 'a>, factors: &dyn Fn(&Affine) -> Vec<Power>| {
             let lists: Vec<Vec<Power>> = affine.iter().map(factors).collect();
@@ -219,7 +220,7 @@ impl<'g, 'a> Unrolled<'g, 'a> {
                 walks |= grown.walks();
                 let mut draw = Draw { sketch, stack: &mut stack, reverse: false, element: self.element };
                 let wire = grown.draw(&mut draw, &axes)?;
-                product = Some(linear::times(sketch, product, wire, power, self.element, self.rank)?);
+                product = Some(linear::times(sketch, product, wire, power, ty.clone()));
             }
             product
         };
@@ -230,7 +231,7 @@ impl<'g, 'a> Unrolled<'g, 'a> {
         let mut u = None;
         for (i, term) in first.terms.iter().enumerate() {
             let wire = over(&mut sketch, &|affine| affine.terms[i].factors.clone())?;
-            u = Some(linear::add(&mut sketch, u, wire, term.sign, self.element, self.rank));
+            u = Some(linear::add(&mut sketch, u, wire, term.sign, ty.clone()));
         }
         // Steps that share everything are no scan: a polynomial by Horner's rule looks like this.
         walks.then_some(())?;
@@ -238,7 +239,7 @@ impl<'g, 'a> Unrolled<'g, 'a> {
         let h0 = self.steps.operand(self.first, &labels)?;
         let h0 = Draw { sketch: &mut sketch, stack: &mut stack, reverse: false, element: self.element }
             .view(&h0, &axes[1..])?;
-        let (states, _) = linear::draw(&mut sketch, a, u?, h0, false, shape);
+        let (states, _) = linear::draw(&mut sketch, a, u?, h0, shape);
         let outputs = self.spread(&mut sketch, states, &self.values)?;
         sketch.replace(linear::OPERATOR, outputs)
     }

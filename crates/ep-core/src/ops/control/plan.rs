@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use super::body::Body;
 use crate::lowering::Value;
-use crate::program::{Program, Slot};
+use crate::program::{Program, Slot, Step};
 
 /// A body as parts that run in this order. Slots are numbered as in the body.
 pub(super) struct ScanPlan {
@@ -32,6 +32,18 @@ pub(super) struct ScanPlan {
 pub(super) enum Core {
     /// Step by step.
     Loop(Program),
+    /// In one go: every state that moves is a linear recurrence of what is known for the whole chunk.
+    Linear(Vec<Linear>),
+}
+
+/// The slots of next = decay * state + input.
+pub(super) struct Linear {
+    /// Which of the plan's states.
+    pub(super) state: usize,
+    pub(super) decay: Slot,
+    pub(super) input: Slot,
+    /// The next state.
+    pub(super) next: Slot,
 }
 
 pub(super) struct State {
@@ -64,8 +76,25 @@ impl ScanPlan {
         let outputs = outputs[states.len()..].to_vec();
         let (constants, slots) = (program.constants().to_vec(), program.slots());
         let [fixed, pre, core, post] = program.split(&part_of);
-        Self { fixed, pre, core: Core::Loop(core), post, states, sequences, outer, outputs, constants, slots }
+        let core = linear(&core, &states).map_or(Core::Loop(core), Core::Linear);
+        Self { fixed, pre, core, post, states, sequences, outer, outputs, constants, slots }
     }
+}
+
+/// The loop as linear recurrences, if it is nothing else.
+fn linear(core: &Program, states: &[State]) -> Option<Vec<Linear>> {
+    let step = |step: &Step| match (step.label.op_type.as_str(), &step.inputs[..], &step.outputs[..]) {
+        ("LinearStep", &[Some(decay), Some(input), Some(slot)], &[Some(next)]) => {
+            let own = |s: &State| !s.constant && s.slot == slot && s.next == next;
+            Some(Linear { state: states.iter().position(own)?, decay, input, next })
+        }
+        _ => None,
+    };
+    let all: Vec<Linear> = core.steps().iter().map(step).collect::<Option<_>>()?;
+    // What is made in the loop is not there for the whole chunk.
+    let made_here = |slot: Slot| all.iter().any(|l| l.next == slot || states[l.state].slot == slot);
+    let known = all.iter().all(|l| !made_here(l.decay) && !made_here(l.input));
+    (known && all.len() == states.iter().filter(|s| !s.constant).count()).then_some(all)
 }
 
 /// The step that makes each slot.

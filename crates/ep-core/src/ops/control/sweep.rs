@@ -7,10 +7,11 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use mlx_safe::{Array, vmap};
+use kernels_metal::linear_scan;
+use mlx_safe::{Array, concatenate, vmap};
 
 use super::collect::{Assembly, evaluated};
-use super::plan::{Core, ScanPlan};
+use super::plan::{Core, Linear, ScanPlan};
 use super::track::Track;
 use crate::lowering::Value;
 use crate::program::{Label, Program, Slot};
@@ -148,7 +149,10 @@ impl Sweep {
         count: usize,
         run: &mut Run,
     ) -> Result<(), LowerError> {
-        let Core::Loop(part) = &self.plan.core;
+        let part = match &self.plan.core {
+            Core::Loop(part) => part,
+            Core::Linear(recurrences) => return self.linear(recurrences, states, tracks, count),
+        };
         let moving = || self.plan.states.iter().enumerate().filter(|(_, state)| !state.constant);
         let of_states: Vec<Slot> = moving().map(|(_, state)| state.slot).collect();
         let kept: Vec<Slot> =
@@ -174,6 +178,48 @@ impl Sweep {
         }
         Ok(())
     }
+}
+
+impl Sweep {
+    /// The states of a chunk in one go; leaves the last ones in `states`.
+    fn linear(
+        &self,
+        recurrences: &[Linear],
+        states: &mut [Value],
+        tracks: &mut Tracks,
+        count: usize,
+    ) -> Result<(), LowerError> {
+        for Linear { state, decay, input, next } in recurrences {
+            let first = states[*state].array()?.clone();
+            let (decay, input) = (track(tracks, *decay)?, track(tracks, *input)?);
+            let made = chunk(&first, over_steps(decay, &first)?, over_steps(input, &first)?, count)?;
+            if self.kept[self.plan.states[*state].slot] {
+                let before = concatenate(&[first.expand_dims(&[0])?, made.states.clone()], 0)?;
+                let before = before.slice_axis(0, ..count as i32)?;
+                tracks[self.plan.states[*state].slot] = Some(Track::rows(before));
+            }
+            tracks[*next] = Some(Track::rows(made.states));
+            states[*state] = Value::device(made.last.astype(first.dtype())?);
+        }
+        Ok(())
+    }
+}
+
+/// All states of `count` steps after `first`.
+fn chunk(first: &Array, a: Array, u: Array, count: usize) -> Result<linear_scan::Outputs, LowerError> {
+    let shape: Vec<i32> = std::iter::once(count as i32).chain(first.shape().iter().copied()).collect();
+    let inputs = linear_scan::Inputs { a, u: u.broadcast_to(&shape)?, h0: Some(first.clone()) };
+    Ok(linear_scan::LinearScan::default().forward(&inputs)?)
+}
+
+/// A track as an array beside the states of a chunk, of which `state` is one: steps first, or 1 where all are the same.
+fn over_steps(track: &Track, state: &Array) -> Result<Array, LowerError> {
+    let array = match track.array()? {
+        Some(array) => array,
+        None => track.at(0)?.array()?.expand_dims(&[0])?,
+    };
+    let missing = (state.ndim() + 1).saturating_sub(array.ndim()) as i32;
+    Ok(array.expand_dims(&(1..=missing).collect::<Vec<_>>())?)
 }
 
 fn track(tracks: &Tracks, slot: Slot) -> Result<&Track, LowerError> {

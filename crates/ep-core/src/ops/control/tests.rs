@@ -39,7 +39,7 @@ fn a_body_is_taken_apart_by_what_depends_on_states_and_steps() {
     let plan = ScanPlan::new(Body { program, captured: vec![0] }, 2, 1);
     assert_eq!(operators(&plan.fixed), ["Identity", "Exp", "Div"]);
     assert_eq!(operators(&plan.pre), ["Tanh", "Mul", "Cos"]);
-    let Core::Loop(core) = &plan.core;
+    let Core::Loop(core) = &plan.core else { panic!("a loop") };
     assert_eq!(operators(core), ["Sub", "Max"]);
     assert_eq!(operators(&plan.post), ["Neg"]);
     assert_eq!(plan.states.iter().map(|state| state.constant).collect::<Vec<_>>(), [false, true]);

@@ -4,11 +4,13 @@ use crate::op::Entry;
 use crate::{Decline, NodeRef};
 
 mod linear_scan;
+mod linear_step;
 mod selective_scan;
 
 /// Every operator of this family.
 pub(crate) static OPS: &[Entry] = &[
     Entry::of::<linear_scan::LinearScan>(),
+    Entry::of::<linear_step::LinearStep>(),
     Entry::of::<selective_scan::SelectiveScan>(),
     Entry::of::<selective_scan::SelectiveScanGrad>(),
 ];

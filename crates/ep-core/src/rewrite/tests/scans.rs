@@ -252,7 +252,42 @@ fn a_collected_state_is_a_linear_scan() {
         let square = w.sum(square, 2);
         (next, w.add(y, square))
     };
-    check(&scan(step), LINEAR);
+    let graph = scan(step);
+    check(&graph, LINEAR);
+    agrees(&graph, OPSET, &data([700, 2, 3, 4]));
+}
+
+/// The second state reads the first one's next: together they are no diagonal recurrence.
+#[test]
+fn states_that_read_each_other() {
+    for coupled in [false, true] {
+        let mut body = Writer::new("body");
+        let row = [onnx_graph::Dim::from("D")];
+        let [g, h, x] = ["g_in", "h_in", "x_t"].map(|name| body.b.input(name, E::Float, &row));
+        let half = body.number(0.5);
+        let kept = body.mul(g, half);
+        let next_g = body.add(kept, x);
+        let gate = body.op("Sigmoid", &[x]);
+        let kept = body.mul(gate, h);
+        let next_h = body.add(kept, if coupled { next_g } else { x });
+        let y = body.mul(next_g, next_h);
+        for output in [next_g, next_h, y] {
+            body.b.output(output);
+        }
+        let body = body.finish();
+        let mut w = Writer::new("g");
+        let [g, h] = ["g0", "h0"].map(|name| w.b.input(name, E::Float, &row));
+        let x = w.b.input("x", E::Float, &["T".into(), "D".into()]);
+        let node = w.b.node("Scan", &[Some(g), Some(h), Some(x)]).attr("body", body);
+        let scanned = node.attr("num_scan_inputs", 1i64).outputs_as(&["g_last", "h_last", "y"]);
+        scanned.into_iter().flatten().for_each(|output| w.b.output(output));
+        let graph = w.finish();
+        assert_eq!(kernels(&graph), if coupled { &[] } else { LINEAR });
+        for [t, d] in [[3, 4], [50, 1]] {
+            let random = |dims: &[usize]| uniform(E::Float, dims, -1.0, 1.0);
+            agrees(&graph, OPSET, &[("g0", random(&[d])), ("h0", random(&[d])), ("x", random(&[t, d]))]);
+        }
+    }
 }
 
 #[test]
