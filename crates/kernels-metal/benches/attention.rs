@@ -1,6 +1,6 @@
 //! Attention forward and backward on the CPU, beside MLX's own attention and its VJP: medians of runs taken in turn.
 //!
-//! `cargo bench -p kernels-metal --bench attention -- [LENGTH...]`. At 4096 MLX takes more than ten gigabytes. On Linux it
+//! `cargo bench -p kernels-metal --bench attention -- [LENGTH...]`. At 4096 MLX takes many gigabytes. On Linux it
 //! also tells what the pullback takes at its peak, beyond inputs and outputs, at B, H, L, E = 1, 8, 8192, 64.
 
 use std::time::Instant;
@@ -8,8 +8,6 @@ use std::time::Instant;
 use kernels_metal::attention::{Attention, Inputs, Sizes, host};
 use mlx_safe::fast::{Mask, scaled_dot_product_attention};
 use mlx_safe::{Array, Device, Result, Stream, eval, random, vjp};
-
-const RUNS: usize = 5;
 
 fn main() -> Result<()> {
     let mut lengths: Vec<i32> = std::env::args().filter_map(|argument| argument.parse().ok()).collect();
@@ -83,14 +81,15 @@ fn medians(length: i32, causal: bool) -> Result<(f64, f64)> {
         let attention = |x: &[Array]| scaled_dot_product_attention(&x[0], &x[1], &x[2], 0.125, mask);
         vjp(|x| Ok(vec![attention(x)?]), &primals, &dy)
     };
+    let runs = (5 * 1024 / length).max(1) as usize;
     let mut times = [Vec::new(), Vec::new()];
-    for _ in 0..RUNS {
+    for _ in 0..runs {
         times[0].push(time(&ours)?);
         times[1].push(time(&theirs)?);
     }
     let [ours, theirs] = times.map(|mut times| {
         times.sort_by(f64::total_cmp);
-        times[RUNS / 2]
+        times[runs / 2]
     });
     Ok((ours, theirs))
 }
