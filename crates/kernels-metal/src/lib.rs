@@ -10,8 +10,10 @@ mod error;
 mod exp;
 mod gpu;
 pub mod linear_scan;
+mod pieces;
 pub mod sample;
 pub mod selective_scan;
+pub mod simd;
 
 #[cfg(test)]
 extern crate self as kernels_metal; // The reference of the tests names this crate.

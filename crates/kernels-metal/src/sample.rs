@@ -6,6 +6,8 @@ use mlx_safe::Element;
 
 /// A type that inputs and outputs may have: float32, float16 or bfloat16. Kernels compute in float32.
 pub trait Sample: Element {
+    /// 0.
+    const ZERO: Self;
     /// Reads `from` into `to`, of the same length.
     fn load(from: &[Self], to: &mut [f32]);
     /// Rounds `from` into `to`, of the same length.
@@ -13,10 +15,14 @@ pub trait Sample: Element {
 }
 
 impl Sample for f32 {
+    const ZERO: Self = 0.0;
+
+    #[inline(always)]
     fn load(from: &[Self], to: &mut [f32]) {
         to.copy_from_slice(from);
     }
 
+    #[inline(always)]
     fn store(from: &[f32], to: &mut [Self]) {
         to.copy_from_slice(from);
     }
@@ -25,6 +31,8 @@ impl Sample for f32 {
 macro_rules! half_samples {
     ($($half:ty),*) => {$(
         impl Sample for $half {
+            const ZERO: Self = Self::ZERO;
+
             fn load(from: &[Self], to: &mut [f32]) {
                 from.convert_to_f32_slice(to);
             }

@@ -1,13 +1,19 @@
 //! The selective scan in plain Rust over slices, row-major; no MLX.
 
+mod backward;
+mod chunk;
 mod forward;
 mod grad;
+mod rows;
 
 pub use forward::forward;
 pub use grad::grad;
 
 use super::{KERNEL, Sizes};
 use crate::{Error, Result};
+
+/// Below so many exponentials one thread is quicker than several.
+const SMALL: usize = 1 << 15;
 
 /// The inputs. Shapes as in [`super::Inputs`].
 #[derive(Clone, Copy, Debug)]
