@@ -16,6 +16,9 @@ use crate::{Dtype, Error, Result};
 /// Shapes are written as `&[i32]`, MLX's own type, so that `-1` and negative axes mean what they mean in MLX.
 pub struct Array(sys::mlx_array, PhantomData<*const ()>);
 
+/// The handle of no array, as `mlx_array_new` makes it.
+const EMPTY: sys::mlx_array = sys::mlx_array { ctx: std::ptr::null_mut() };
+
 impl Drop for Array {
     fn drop(&mut self) {
         // SAFETY: MLX made this handle, we alone own it, and this is its last use.
@@ -25,8 +28,7 @@ impl Drop for Array {
 
 impl Clone for Array {
     fn clone(&self) -> Self {
-        // SAFETY: makes an empty handle.
-        let mut raw = unsafe { sys::mlx_array_new() };
+        let mut raw = EMPTY;
         // SAFETY: both handles are live; MLX copies the reference. Copying one shared pointer cannot fail.
         unsafe { sys::mlx_array_set(&mut raw, self.0) };
         Self(raw, PhantomData)
@@ -36,9 +38,7 @@ impl Clone for Array {
 impl Array {
     /// Runs one mlx-c call that fills an empty array handle. The only way an `Array` is made from an operation.
     pub(crate) fn from_op(op: &'static str, call: impl FnOnce(*mut sys::mlx_array) -> c_int) -> Result<Self> {
-        install_handler();
-        // SAFETY: makes an empty handle.
-        let mut array = Self(unsafe { sys::mlx_array_new() }, PhantomData);
+        let mut array = Self(EMPTY, PhantomData);
         check(op, || call(&mut array.0))?;
         Ok(array)
     }
@@ -48,11 +48,7 @@ impl Array {
         op: &'static str,
         call: impl FnOnce(*mut sys::mlx_array, *mut sys::mlx_array) -> c_int,
     ) -> Result<(Self, Self)> {
-        install_handler();
-        // SAFETY: makes an empty handle.
-        let mut first = Self(unsafe { sys::mlx_array_new() }, PhantomData);
-        // SAFETY: as above.
-        let mut second = Self(unsafe { sys::mlx_array_new() }, PhantomData);
+        let (mut first, mut second) = (Self(EMPTY, PhantomData), Self(EMPTY, PhantomData));
         check(op, || call(&mut first.0, &mut second.0))?;
         Ok((first, second))
     }
@@ -63,7 +59,7 @@ impl Array {
 
     /// The handle that mlx-c reads as "no array".
     pub(crate) fn raw_or_null(array: Option<&Array>) -> sys::mlx_array {
-        array.map_or(sys::mlx_array { ctx: std::ptr::null_mut() }, Array::raw)
+        array.map_or(EMPTY, Array::raw)
     }
 
     /// A scalar (shape `[]`).

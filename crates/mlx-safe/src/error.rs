@@ -58,6 +58,7 @@ unsafe extern "C" fn remember(message: *const c_char, _: *mut c_void) {
 }
 
 /// Runs one mlx-c call and turns its return code and message into a `Result`.
+#[inline]
 pub(crate) fn check(op: &'static str, call: impl FnOnce() -> c_int) -> Result<()> {
     install_handler();
     if TOLD.take() {

@@ -1,9 +1,9 @@
 // Evaluation that safe code can rely on: what a graph asks for is looked over before MLX computes it, and a failure leaves
 // nothing behind.
+#include <algorithm>
 #include <array>
 #include <exception>
 #include <future>
-#include <set>
 #include <sstream>
 #include <stdexcept>
 #include <string_view>
@@ -146,7 +146,9 @@ class Graph {
       }
       auto stream = a.primitive().stream();
       if (stream.device == mx::Device::cpu) {
-        streams_.insert(stream);
+        if (std::find(streams_.begin(), streams_.end(), stream) == streams_.end()) {
+          streams_.push_back(stream);
+        }
       }
       for (const auto& in : a.inputs()) {
         add(in);
@@ -192,7 +194,7 @@ class Graph {
 
   size_t limit_;
   std::unordered_set<std::uintptr_t> seen_;
-  std::set<mx::Stream> streams_;
+  std::vector<mx::Stream> streams_;
 };
 
 template <typename Arrays, typename Evaluate>
