@@ -35,12 +35,10 @@ KERNEL_INLINE void scan_forward(PZ sizes, PD dt, PX x, PB b, PC c, PA a, PH h0, 
     }
   }
 
-  // The thread's first element of the next tile, and how far it is to the step after.
-  const int column = first + Wide::column(tid), n0 = Narrow::column(tid);
+  // Where the next tile begins, and how far it is to the step after.
   const int step = reversed ? -B * D : B * D, narrow_step = reversed ? -B * N : B * N;
-  const int64 row = reversed ? T - 1 - begin - Wide::step(tid) : begin + Wide::step(tid);
-  const int64 narrow_row = reversed ? T - 1 - begin - Narrow::step(tid) : begin + Narrow::step(tid);
-  int64 at = (row * B + batch) * D + column, narrow_at = (narrow_row * B + batch) * N + n0;
+  const int64 row = int64(reversed ? T - 1 - begin : begin) * B + batch;
+  int64 at = row * D + first, narrow_at = row * N;
   float next_dt[Wide::COUNT], next_x[Wide::COUNT], next_b[Narrow::COUNT], next_c[Narrow::COUNT];
   for (int tile = begin - TILE; tile < end; tile += TILE) {
     if (tile >= begin) {
@@ -52,11 +50,11 @@ KERNEL_INLINE void scan_forward(PZ sizes, PD dt, PX x, PB b, PC c, PA a, PH h0, 
       BARRIER();
     }
     // The next tile is on its way while this one is worked on.
-    const int left = end - tile - TILE - Wide::step(tid), narrow_left = end - tile - TILE - Narrow::step(tid);
-    Wide::fetch(next_dt, dt + at, step, D - column, left);
-    Wide::fetch(next_x, x + at, step, D - column, left);
-    Narrow::fetch(next_b, b + narrow_at, narrow_step, N - n0, narrow_left);
-    Narrow::fetch(next_c, c + narrow_at, narrow_step, N - n0, narrow_left);
+    const int left = end - tile - TILE;
+    Wide::fetch(next_dt, dt + at, tid, step, D - first, left);
+    Wide::fetch(next_x, x + at, tid, step, D - first, left);
+    Narrow::fetch(next_b, b + narrow_at, tid, narrow_step, N, left);
+    Narrow::fetch(next_c, c + narrow_at, tid, narrow_step, N, left);
     at += TILE * int64(step);
     narrow_at += TILE * int64(narrow_step);
     if (tile < begin) continue;
@@ -83,10 +81,10 @@ KERNEL_INLINE void scan_forward(PZ sizes, PD dt, PX x, PB b, PC c, PA a, PH h0, 
       }
     }
     BARRIER();
+    OY out = y + (at - 2 * TILE * int64(step));
+    const int steps_here = left + TILE < TILE ? left + TILE : TILE;
     UNROLL for (int i = 0; i < Wide::COUNT; ++i) {
-      if (column + Wide::right(i) < D && Wide::down(i) < left + TILE && Wide::step(tid) + Wide::down(i) < TILE) {
-        y[at + (Wide::down(i) - 2 * TILE) * int64(step) + Wide::right(i)] = O(s_u[Wide::place(tid, i)]);
-      }
+      if (Wide::inside(tid, i, D - first, steps_here)) out[Wide::offset(tid, i, step)] = O(s_u[Wide::place(tid, i)]);
     }
   }
   if (end == T && d < D) {

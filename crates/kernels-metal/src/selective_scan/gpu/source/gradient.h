@@ -65,11 +65,8 @@ KERNEL_INLINE void scan_gradient(PZ sizes, PD dt, PX x, PB b, PC c, PA a, PH h0,
 
   const int lowest = segment * (length / K);
   const int highest = lowest + length / K < blocks ? lowest + length / K : blocks;
-  const int column = first + Wide::column(tid), n0 = Narrow::column(tid);
   const int step = reversed ? -B * D : B * D, narrow_step = reversed ? -B * N : B * N;
-  const int64 row = reversed ? T - 1 - Wide::step(tid) : Wide::step(tid);
-  const int64 narrow_row = reversed ? T - 1 - Narrow::step(tid) : Narrow::step(tid);
-  const int64 first_at = (row * B + batch) * D + column, narrow_first = (narrow_row * B + batch) * N + n0;
+  const int64 row = int64(reversed ? T - 1 : 0) * B + batch;
   // A thread's share of the sums, and the place in the part that the group gives of them.
   constexpr int KEPT = SumOfChannels<L, NS>::KEPT, SHARE = L < 8 ? 8 / L : 1, REPEAT = L > 8 ? L / 8 : 1;
   const int state_share = l / REPEAT * SHARE / 4 * G * ROW + l / REPEAT * SHARE % 4;
@@ -79,15 +76,15 @@ KERNEL_INLINE void scan_gradient(PZ sizes, PD dt, PX x, PB b, PC c, PA a, PH h0,
   const int sums_n = tid / 4 % NP, sums_step = tid % 4 + tid / PART * 4, sums_end = sums_n < N ? T : 0;
   OB sums_to = (tid % PART < 4 * NP ? db : dc) + ((int64(side) * T + (reversed ? T - 1 : 0)) * B + batch) * N + sums_n;
   for (int block = highest - 1; block >= lowest; --block) {
-    const int64 at = first_at + int64(block * K) * step, narrow_at = narrow_first + int64(block * K) * narrow_step;
-    const int left = T - block * K - Wide::step(tid), narrow_left = T - block * K - Narrow::step(tid);
+    const int64 at = row * D + first + int64(block * K) * step, narrow_at = row * N + int64(block * K) * narrow_step;
+    const int left = T - block * K;
     // All reads of device memory are under way before the first is waited for.
     float next_dt[Wide::COUNT], next_x[Wide::COUNT], next_g[Wide::COUNT], next_b[Narrow::COUNT], next_c[Narrow::COUNT];
-    Wide::fetch(next_dt, dt + at, step, D - column, left);
-    Wide::fetch(next_x, x + at, step, D - column, left);
-    Wide::fetch(next_g, dy + at, step, D - column, left);
-    Narrow::fetch(next_b, b + narrow_at, narrow_step, N - n0, narrow_left);
-    Narrow::fetch(next_c, c + narrow_at, narrow_step, N - n0, narrow_left);
+    Wide::fetch(next_dt, dt + at, tid, step, D - first, left);
+    Wide::fetch(next_x, x + at, tid, step, D - first, left);
+    Wide::fetch(next_g, dy + at, tid, step, D - first, left);
+    Narrow::fetch(next_b, b + narrow_at, tid, narrow_step, N, left);
+    Narrow::fetch(next_c, c + narrow_at, tid, narrow_step, N, left);
     float start[NS], since = 0.0f;
     UNROLL for (int j = 0; j < NS; ++j) start[j] = 0.0f;
     if (block > lowest && d < D) {
@@ -184,13 +181,14 @@ KERNEL_INLINE void scan_gradient(PZ sizes, PD dt, PX x, PB b, PC c, PA a, PH h0,
         }
       }
     }
-    Wide::fetch(next_x, x + at, step, D - column, left);
+    Wide::fetch(next_x, x + at, tid, step, D - first, left);
+    OX dx_here = dx + at;
+    OD ddt_here = ddt + at;
     UNROLL for (int i = 0; i < Wide::COUNT; ++i) {
-      const int here = Wide::place(tid, i);
-      if (column + Wide::right(i) < D && Wide::down(i) < left) {
-        const int64 to = at + Wide::down(i) * step + Wide::right(i);
-        dx[to] = O(s_dt[here] * s_u[here]);
-        ddt[to] = O(next_x[i] * s_u[here] + LN_2 * s_g[here]);
+      const int here = Wide::place(tid, i), to = Wide::offset(tid, i, step);
+      if (Wide::inside(tid, i, D - first, left)) {
+        dx_here[to] = O(s_dt[here] * s_u[here]);
+        ddt_here[to] = O(next_x[i] * s_u[here] + LN_2 * s_g[here]);
       }
     }
   }

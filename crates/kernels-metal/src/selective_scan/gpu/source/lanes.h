@@ -40,11 +40,23 @@ struct Tile {
   static KERNEL_INLINE int right(int i) { return i % AROUND * (W / 32) * WIDE; }
   static KERNEL_INLINE int down(int i) { return i / AROUND * BELOW; }
 
-  // Reads the thread's elements; those `columns` or more to the right or `steps` or more down are 0.
+  // How far the thread's element i is from the tile's first in device memory, where the next step is `stride` on. Unsigned:
+  // 32 bits that wrap around keep compilers from computing every address in 64.
+  static KERNEL_INLINE int offset(int tid, int i, int stride) {
+    return int(unsigned(step(tid)) * unsigned(stride) + unsigned(column(tid)) + unsigned(down(i)) * unsigned(stride) +
+               unsigned(right(i)));
+  }
+
+  // Whether element i of the thread is among the first `columns` and `steps`.
+  static KERNEL_INLINE bool inside(int tid, int i, int columns, int steps) {
+    return right(i) < columns - column(tid) && down(i) < steps - step(tid);
+  }
+
+  // Reads the thread's elements of the tile that begins at `from`; those outside are 0.
   template <typename P>
-  static KERNEL_INLINE void fetch(PRIVATE float* values, P from, int stride, int columns, int steps) {
+  static KERNEL_INLINE void fetch(PRIVATE float* values, P from, int tid, int stride, int columns, int steps) {
     UNROLL for (int i = 0; i < COUNT; ++i) {
-      values[i] = right(i) < columns && down(i) < steps ? float(from[down(i) * stride + right(i)]) : 0.0f;
+      values[i] = inside(tid, i, columns, steps) ? float(from[offset(tid, i, stride)]) : 0.0f;
     }
   }
 

@@ -30,11 +30,9 @@ KERNEL_INLINE void scan_summary(PZ sizes, PD dt, PX x, PB b, PA a, PC c, PY dy, 
     back[j] = 0.0f;
   }
 
-  const int column = first + Wide::column(tid), n0 = Narrow::column(tid);
   const int step = reversed ? -B * D : B * D, narrow_step = reversed ? -B * N : B * N;
-  const int64 row = reversed ? T - 1 - begin - Wide::step(tid) : begin + Wide::step(tid);
-  const int64 narrow_row = reversed ? T - 1 - begin - Narrow::step(tid) : begin + Narrow::step(tid);
-  int64 at = (row * B + batch) * D + column, narrow_at = (narrow_row * B + batch) * N + n0;
+  const int64 row = int64(reversed ? T - 1 - begin : begin) * B + batch;
+  int64 at = row * D + first, narrow_at = row * N;
   float next_dt[Wide::COUNT], next_x[Wide::COUNT], next_g[Wide::COUNT], next_b[Narrow::COUNT], next_c[Narrow::COUNT];
   for (int tile = begin - TILE; tile < end; tile += TILE) {
     if (tile >= begin) {
@@ -49,13 +47,13 @@ KERNEL_INLINE void scan_summary(PZ sizes, PD dt, PX x, PB b, PA a, PC c, PY dy, 
       }
       BARRIER();
     }
-    const int left = end - tile - TILE - Wide::step(tid), narrow_left = end - tile - TILE - Narrow::step(tid);
-    Wide::fetch(next_dt, dt + at, step, D - column, left);
-    Wide::fetch(next_x, x + at, step, D - column, left);
-    Narrow::fetch(next_b, b + narrow_at, narrow_step, N - n0, narrow_left);
+    const int left = end - tile - TILE;
+    Wide::fetch(next_dt, dt + at, tid, step, D - first, left);
+    Wide::fetch(next_x, x + at, tid, step, D - first, left);
+    Narrow::fetch(next_b, b + narrow_at, tid, narrow_step, N, left);
     if (ADJOINT) {
-      Wide::fetch(next_g, dy + at, step, D - column, left);
-      Narrow::fetch(next_c, c + narrow_at, narrow_step, N - n0, narrow_left);
+      Wide::fetch(next_g, dy + at, tid, step, D - first, left);
+      Narrow::fetch(next_c, c + narrow_at, tid, narrow_step, N, left);
     }
     at += TILE * int64(step);
     narrow_at += TILE * int64(narrow_step);
