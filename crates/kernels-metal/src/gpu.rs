@@ -34,6 +34,8 @@ pub(crate) struct Call<'a> {
     pub groups: usize,
     /// Threads of each.
     pub threads: usize,
+    /// Bytes of memory that a group shares, as the body counts them.
+    pub memory: usize,
     /// How many groups a CUDA multiprocessor is to hold at once: bounds the registers of a thread.
     pub resident: usize,
     pub template: Vec<(&'static str, TemplateArg)>,
@@ -68,9 +70,9 @@ impl Call<'_> {
 
     /// The whole source. MLX keeps compiled CUDA code on disk by name alone, over versions: the name says what is in it.
     pub fn source(&self, dialect: Dialect) -> KernelSource {
-        type Key = (Dialect, &'static str, usize, usize);
+        type Key = (Dialect, &'static str, [usize; 3]);
         static SOURCES: LazyLock<Mutex<HashMap<Key, KernelSource>>> = LazyLock::new(Mutex::default);
-        let (kernel, key) = (self.kernel, (dialect, self.kernel.name, self.threads, self.resident));
+        let (kernel, key) = (self.kernel, (dialect, self.kernel.name, [self.threads, self.resident, self.memory]));
         let mut sources = SOURCES.lock().unwrap_or_else(PoisonError::into_inner);
         sources
             .entry(key)
@@ -93,6 +95,7 @@ impl Call<'_> {
                     .header(&header)
                     .inputs(kernel.inputs)
                     .outputs(kernel.outputs)
+                    .shared_memory(if dialect == Dialect::Cuda { self.memory as i32 } else { 0 })
             })
             .clone()
     }

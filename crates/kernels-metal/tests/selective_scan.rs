@@ -70,6 +70,17 @@ fn decays_past_the_range_of_exp_underflow_to_zero() {
     check([24, 2, 3, 7], STEEP, true);
 }
 
+/// Every form that a GPU's kernels take, few and many channels, and steps in several segments.
+#[test]
+fn all_forms() {
+    for states in [1, 2, 3, 7, 16, 32, 64, 100, 250] {
+        check([70, 2, 35, states], MILD, states % 2 == 0);
+    }
+    check([9, 3, 2801, 16], MILD, true);
+    check([8192, 1, 3, 16], MILD, true);
+    check([1024, 1, 2, 7], STEEP, false);
+}
+
 #[test]
 fn sizes_of_zero() {
     for sizes in [[0, 2, 3, 4], [3, 0, 3, 4], [3, 2, 0, 4], [3, 2, 3, 0]] {

@@ -7,7 +7,10 @@
 typedef long long int64;
 #define SHARED
 #define PRIVATE
-#define SHARED_FLOATS(name, count) __shared__ __align__(16) float name[count]
+// The launch says how many: what a source declares itself is limited to 48 KiB.
+#define SHARED_FLOATS(name, count)    \
+  extern __shared__ float4 name##_fours[]; \
+  float* name = reinterpret_cast<float*>(name##_fours)
 #define KERNEL_INLINE __device__ __forceinline__
 #define UNROLL _Pragma("unroll")
 #define KEEP_LOOP _Pragma("unroll 1")

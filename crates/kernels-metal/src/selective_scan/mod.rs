@@ -104,7 +104,7 @@ impl SelectiveScan {
         let function = custom_vjp(
             move |primals| Ok(scan.emit(primals)?),
             move |primals, cotangents, _| {
-                let mut grads = scan.emit_grad(primals, &cotangents[0], &cotangents[1])?;
+                let mut grads = scan.emit_grad(primals, &cotangents[0], Some(&cotangents[1]))?;
                 grads.truncate(primals.len());
                 Ok(grads)
             },
@@ -122,15 +122,12 @@ impl SelectiveScan {
     pub fn grad(&self, inputs: &Inputs, dy: &Array, dh: Option<&Array>) -> Result<Grads> {
         let sizes = inputs.sizes()?;
         shape("dy", dy, &[sizes.steps, sizes.batch, sizes.channels])?;
-        let dh = match dh {
-            Some(dh) => {
-                shape("dh", dh, &[sizes.batch, sizes.channels, sizes.states])?;
-                dh.astype(Dtype::Float32)?
-            }
-            None => mlx_safe::zeros(&inputs.state_shape()?, Dtype::Float32)?,
-        };
+        if let Some(dh) = dh {
+            shape("dh", dh, &[sizes.batch, sizes.channels, sizes.states])?;
+        }
+        let dh = dh.map(|dh| dh.astype(Dtype::Float32)).transpose()?;
         let dy = dy.astype(inputs.x.dtype())?;
-        let mut grads = self.emit_grad(&inputs.primals()?, &dy, &dh)?.into_iter();
+        let mut grads = self.emit_grad(&inputs.primals()?, &dy, dh.as_ref())?.into_iter();
         let mut next = || grads.next().unwrap_or_else(|| unreachable!("emit_grad gives six"));
         let (dt, x, b, c, a, h0) = (next(), next(), next(), next(), next(), next());
         let state = inputs.h0.as_ref().map_or(Dtype::Float32, Array::dtype);
@@ -155,11 +152,14 @@ impl SelectiveScan {
     }
 
     /// Derivatives by dt, x, b, c, a, h0.
-    fn emit_grad(self, primals: &[Array], dy: &Array, dh: &Array) -> Result<Vec<Array>> {
+    fn emit_grad(self, primals: &[Array], dy: &Array, dh: Option<&Array>) -> Result<Vec<Array>> {
         let sizes = sizes(primals)?;
         match Emitter::current()?.dialect().filter(|_| gpu::takes(sizes)) {
             Some(dialect) => gpu::grad(self, sizes, primals, dy, dh, dialect, &|call| dialect.run(call)),
-            None => host_op::grad(self, primals, dy, dh),
+            None => match dh {
+                Some(dh) => host_op::grad(self, primals, dy, dh),
+                None => host_op::grad(self, primals, dy, &mlx_safe::zeros(&state_shape(sizes), Dtype::Float32)?),
+            },
         }
     }
 }
@@ -209,6 +209,10 @@ impl Inputs {
         }
         Ok(primals)
     }
+}
+
+fn state_shape(sizes: Sizes) -> [i32; 3] {
+    [sizes.batch, sizes.channels, sizes.states].map(|n| n as i32)
 }
 
 /// Sizes of primals, whose shapes were checked before.

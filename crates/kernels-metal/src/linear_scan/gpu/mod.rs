@@ -63,6 +63,7 @@ fn forward_in(
         kernel,
         groups: (elements * segments).div_ceil(THREADS),
         threads: THREADS,
+        memory: 0,
         resident: 1,
         template: types.clone(),
         inputs,

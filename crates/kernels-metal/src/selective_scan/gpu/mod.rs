@@ -8,7 +8,7 @@ mod layout;
 
 use mlx_safe::{Array, Dtype, Spec, TemplateArg, concatenate};
 
-use self::layout::{BLOCK, GRADIENT_STATES, Layout, MOST_STATES, Segments};
+use self::layout::{BLOCK, GRADIENT_STATES, Layout, MOST_STATES, Segments, Sums};
 use super::{SelectiveScan, Sizes};
 use crate::Result;
 use crate::gpu::{Call, Dialect, Kernel, Run};
@@ -47,23 +47,20 @@ static GRADIENT: Kernel = Kernel {
     outputs: &["ddt", "dx", "db", "dc", "da", "dh0"],
 };
 
-/// Bytes of threadgroup memory, as the bodies take them.
-#[cfg(test)]
+/// Bytes of memory that a group shares, as the bodies count them.
 fn forward_memory(form: Layout) -> usize {
     4 * (form.tile + 4) * 2 * (form.channels() + form.lanes * form.states)
 }
 
-#[cfg(test)]
-fn summary_memory(form: Layout) -> usize {
+fn adjoint_memory(form: Layout) -> usize {
     4 * (form.tile + 4) * (3 * form.channels() + 2 * form.lanes * form.states)
 }
 
-#[cfg(test)]
-fn gradient_memory(form: Layout, flush: usize) -> usize {
+fn gradient_memory(form: Layout, sums: Sums) -> usize {
     let states = form.lanes * form.states;
-    let sums = form.threads / 32 * flush * 8 * states;
+    let floats = sums.turns * (form.threads / 32) * sums.flush * 8 * states;
     let starts = (form.tile / form.run - 1) * form.states * form.threads;
-    4 * ((form.tile + 4) * (3 * form.channels() + 2 * states) + sums + starts)
+    4 * ((form.tile + 4) * (3 * form.channels() + 2 * states) + floats + starts)
 }
 
 /// Whether these kernels take the sizes: none is 0, a channel has at most 256 states, and offsets within a tile and numbers
@@ -110,13 +107,13 @@ impl<'a> Scan<'a> {
         f32s(&[rows, &[batch, channels, states]].concat())
     }
 
-    /// The states and spans at the ends of blocks of the first `count` segments; with `dy` the adjoints too.
+    /// The spans up to the ends of `blocks` blocks of the first `count` segments, the states there but for the end of all
+    /// steps, and with `dy` the adjoints.
     fn summary(
         &self,
         form: Layout,
         header: &Array,
-        blocks: usize,
-        count: usize,
+        [states, blocks, count]: [usize; 3],
         dy: Option<&Array>,
     ) -> Result<Vec<Array>> {
         let Sizes { batch, channels, .. } = self.sizes;
@@ -124,6 +121,7 @@ impl<'a> Scan<'a> {
             kernel: &SUMMARY,
             groups: form.sides(self.sizes) * batch * count,
             threads: form.threads,
+            memory: forward_memory(form),
             resident: form.resident,
             template: vec![
                 ("L", int(form.lanes)),
@@ -133,10 +131,11 @@ impl<'a> Scan<'a> {
                 ("T", self.x.dtype().into()),
             ],
             inputs: vec![header, self.dt, self.x, self.b, self.a],
-            outputs: vec![self.state(&[blocks]), f32s(&[blocks, batch, channels])],
+            outputs: vec![self.state(&[states]), f32s(&[blocks, batch, channels])],
         };
         if let Some(dy) = dy {
             call.kernel = &ADJOINT_SUMMARY;
+            call.memory = adjoint_memory(form);
             call.inputs.extend([self.c, dy]);
             call.outputs.push(self.state(&[count]));
         }
@@ -175,7 +174,7 @@ fn forward_in(
     let before = segments.count - 1;
     let summary = match before {
         0 => None,
-        _ => Some(scan.summary(form, &header, before, before, None)?),
+        _ => Some(scan.summary(form, &header, [before; 3], None)?),
     };
     let (states, steps) = summary.as_deref().map_or((scan.a, scan.a), |list| (&list[0], &list[1]));
     let Sizes { steps: times, batch, channels, .. } = sizes;
@@ -183,6 +182,7 @@ fn forward_in(
         kernel: &FORWARD,
         groups: form.sides(sizes) * batch * segments.count,
         threads: form.threads,
+        memory: forward_memory(form),
         resident: form.resident,
         template: vec![
             ("O", scan.x.dtype().into()),
@@ -213,7 +213,7 @@ pub(super) fn grad(
     sizes: Sizes,
     primals: &[Array],
     dy: &Array,
-    dh: &Array,
+    dh: Option<&Array>,
     dialect: Dialect,
     run: Run,
 ) -> Result<Vec<Array>> {
@@ -236,10 +236,11 @@ pub(super) fn grad(
         for input in &mut inputs[2..] {
             *input = part(input)?;
         }
+        let dh = dh.map(part).transpose()?;
         let sizes = Sizes { states: to - from, ..sizes };
         let form = layout::gradient(sizes, dialect);
         let segments = Segments::gradient(sizes, form.0);
-        slices.push(grad_of(segments, form, scan, sizes, &inputs, dy, &part(dh)?, Dtype::Float32, run)?);
+        slices.push(grad_of(segments, form, scan, sizes, &inputs, dy, dh.as_ref(), Dtype::Float32, run)?);
     }
     let mut grads = Vec::new();
     for i in 0..6 {
@@ -258,28 +259,33 @@ pub(super) fn grad(
 #[allow(clippy::too_many_arguments)] // Tests choose what `grad` computes.
 fn grad_of(
     segments: Segments,
-    (form, flush): (Layout, usize),
+    (form, sums): (Layout, Sums),
     scan: SelectiveScan,
     sizes: Sizes,
     primals: &[Array],
     dy: &Array,
-    dh: &Array,
+    dh: Option<&Array>,
     dtype: Dtype,
     run: Run,
 ) -> Result<Vec<Array>> {
     let scan = Scan::new(scan, sizes, primals, run);
     let Sizes { steps: times, batch, channels, states } = sizes;
-    let header = scan.header(segments, BLOCK, true)?;
+    let header = scan.header(segments, BLOCK, dh.is_some())?;
     let dual = (segments.count > 1).then_some(dy);
     let blocks = times.div_ceil(BLOCK);
-    let summary = scan.summary(layout::summary(sizes), &header, blocks, segments.count, dual)?;
+    let summary = match blocks {
+        1 => Vec::new(),
+        _ => scan.summary(layout::summary(sizes), &header, [blocks - 1, blocks, segments.count], dual)?,
+    };
+    let summary = |i: usize| summary.get(i).unwrap_or(scan.a);
     let sides = form.sides(sizes);
     let wide = spec(&[times, batch, channels], dtype);
-    let sums = f32s(&[sides, times, batch, states]);
+    let rows = f32s(&[sides, times, batch, states]);
     let mut grads = run(Call {
         kernel: &GRADIENT,
         groups: sides * batch * segments.count,
         threads: form.threads,
+        memory: gradient_memory(form, sums),
         resident: form.resident,
         template: vec![
             ("O", dtype.into()),
@@ -289,7 +295,8 @@ fn grad_of(
             ("W", int(form.threads)),
             ("K", int(form.tile)),
             ("R", int(form.run)),
-            ("FLUSH", int(flush)),
+            ("FLUSH", int(sums.flush)),
+            ("TURNS", int(sums.turns)),
         ],
         inputs: vec![
             &header,
@@ -300,12 +307,12 @@ fn grad_of(
             scan.a,
             scan.h0.unwrap_or(scan.a),
             dy,
-            dh,
-            &summary[0],
-            &summary[1],
-            summary.get(2).unwrap_or(scan.a),
+            dh.unwrap_or(scan.a),
+            summary(0),
+            summary(1),
+            summary(2),
         ],
-        outputs: vec![wide.clone(), wide, sums.clone(), sums, scan.state(&[segments.count]), scan.state(&[])],
+        outputs: vec![wide.clone(), wide, rows.clone(), rows, scan.state(&[segments.count]), scan.state(&[])],
     })?;
     for grad in &mut grads[2..4] {
         *grad = grad.sum(&[0], false)?.astype(scan.b.dtype())?;

@@ -104,11 +104,11 @@ impl Case {
         let scan = SelectiveScan { reverse: self.reverse };
         let run = checked(metal_host::Checks::Memory);
         let got = match self.segments {
-            None => grad(scan, sizes, &inputs, &dy, &dh, Dialect::Metal, &run),
+            None => grad(scan, sizes, &inputs, &dy, Some(&dh), Dialect::Metal, &run),
             Some(_) => {
                 let form = layout::gradient(sizes, Dialect::Metal);
                 let segments = self.cut(BLOCK, Segments::gradient(sizes, form.0));
-                grad_of(segments, form, scan, sizes, &inputs, &dy, &dh, self.dtype, &run)
+                grad_of(segments, form, scan, sizes, &inputs, &dy, Some(&dh), self.dtype, &run)
             }
         }
         .unwrap();
@@ -175,6 +175,6 @@ fn there_are_no_races() {
     let dy = Array::from_slice(&problem.dy, inputs[0].shape()).unwrap();
     let dh = Array::from_slice(&problem.dh, inputs[5].shape()).unwrap();
     let form = layout::gradient(sizes, Dialect::Metal);
-    grad_of(Segments { length: 64, count: 2 }, form, scan, sizes, &inputs, &dy, &dh, Dtype::Float32, &run)
+    grad_of(Segments { length: 64, count: 2 }, form, scan, sizes, &inputs, &dy, Some(&dh), Dtype::Float32, &run)
         .unwrap();
 }

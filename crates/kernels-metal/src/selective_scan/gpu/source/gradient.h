@@ -7,7 +7,7 @@
 // Blocks of K steps are taken from the last to the first; a block's states are made again from the one before it, R steps
 // at a time, and stay in registers. db, dc are sums over the group's channels and da one over the segment, for the caller to
 // add up: db and dc (side, T, B, N), da (segment, B, D, N).
-template <typename O, int L, int NS, int W, int K, int R, int FLUSH, typename PZ, typename PD, typename PX, typename PB,
+template <typename O, int L, int NS, int W, int K, int R, int FLUSH, int TURNS, typename PZ, typename PD, typename PX, typename PB,
           typename PC, typename PA, typename PH, typename PY, typename PE, typename PS, typename PM, typename PG,
           typename OD, typename OX, typename OB, typename OC, typename OA, typename OH>
 KERNEL_INLINE void scan_gradient(PZ sizes, PD dt, PX x, PB b, PC c, PA a, PH h0, PY dy, PE dh, PS states, PM steps,
@@ -29,7 +29,7 @@ KERNEL_INLINE void scan_gradient(PZ sizes, PD dt, PX x, PB b, PC c, PA a, PH h0,
   SHARED float* s_b = s_g + G * ROW;
   SHARED float* s_c = s_b + NP * ROW;
   SHARED float* s_sum = s_c + NP * ROW;
-  SHARED float* s_start = s_sum + SIMDS * FLUSH * PART + tid;
+  SHARED float* s_start = s_sum + TURNS * SIMDS * FLUSH * PART + tid;
 
   const int flip = SumOfChannels<L, NS>::flip(q);
 
@@ -160,7 +160,9 @@ KERNEL_INLINE void scan_gradient(PZ sizes, PD dt, PX x, PB b, PC c, PA a, PH h0,
         UNROLL for (int k = 0; k < SHARE; ++k) {
           if (l % REPEAT == 0) s_u[here + state_share + k] = by_state[k];
         }
-        SHARED float* part = s_sum + (r / 4 % FLUSH) * PART + channel_share;
+        // Places take turns: who adds up the one need not wait for who fills the other.
+        const int place = (r / 4 / FLUSH + i * (R / 4 / FLUSH)) % TURNS * SIMDS * FLUSH * PART;
+        SHARED float* part = s_sum + place + (r / 4 % FLUSH) * PART + channel_share;
         if (KEPT >= 4) {
           UNROLL for (int k = 0; k + 3 < KEPT; k += 4) {
             store_four(part + k * NP, by_channel[0][k], by_channel[0][k + 1], by_channel[0][k + 2], by_channel[0][k + 3]);
@@ -173,11 +175,11 @@ KERNEL_INLINE void scan_gradient(PZ sizes, PD dt, PX x, PB b, PC c, PA a, PH h0,
           UNROLL for (int e = 0; e < (FLUSH * PART + W - 1) / W; ++e) {
             if (FLUSH * PART % W != 0 && e * W + tid >= FLUSH * PART) break;
             float sum = 0.0f;
-            UNROLL for (int w = 0; w < SIMDS; ++w) sum += s_sum[w * FLUSH * PART + e * W + tid];
+            UNROLL for (int w = 0; w < SIMDS; ++w) sum += s_sum[place + w * FLUSH * PART + e * W + tid];
             const int s = block * K + i * R + r + sums_step + e * (W / PART) * 4;
             if (s < sums_end) sums_to[int64(s) * narrow_step] = sum;
           }
-          BARRIER();
+          if (TURNS == 1) BARRIER();
         }
       }
     }

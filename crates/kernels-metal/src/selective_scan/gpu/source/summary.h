@@ -84,9 +84,10 @@ KERNEL_INLINE void scan_summary(PZ sizes, PD dt, PX x, PB b, PA a, PC c, PY dy, 
     if ((done % block == 0 || done >= end) && d < D) {
       const int64 to = (int64((done < end ? done : end) - 1) / block * B + batch) * D + d;
       if (l == 0) steps[to] = total;
+      // Nothing starts from the state after the last step.
       UNROLL for (int j = 0; j < NS; ++j) {
         const int n = l * NS + j;
-        if (n < N) states[to * N + n] = h[j];
+        if (n < N && done < T) states[to * N + n] = h[j];
       }
     }
   }
