@@ -1,14 +1,15 @@
 //! The selective scan on a GPU through MLX, beside the machine's floor: `cargo bench -p kernels-metal --bench
-//! selective_scan_gpu`. A call's time is what a longer batch of calls takes more than a shorter one, so that what an
-//! evaluation costs once does not count; calls are compiled, and use inputs of their own where a set would fit into a cache.
-//! Memory is MLX's peak beyond inputs and outputs, as a share of T B D N floats.
+//! selective_scan_gpu`. A call's time is what a longer chain of calls takes more than a shorter one, so that what an
+//! evaluation costs once does not count. Each call starts from the state that the one before it left: they do not overlap.
+//! Calls are compiled, and use inputs of their own where a set would fit into a cache. Memory is MLX's peak beyond inputs and
+//! outputs, as a share of T B D N floats.
 #![allow(clippy::unwrap_used)] // A bench: it stops where something fails.
 
 use std::time::Instant;
 
 use kernels_metal::Emitter;
 use kernels_metal::selective_scan::{Inputs, SelectiveScan};
-use mlx_safe::{Array, DeviceType, Dtype, Stream, compile, eval, memory, random};
+use mlx_safe::{Array, DeviceType, Dtype, Stream, compile, eval, memory, random, zeros};
 
 /// Bytes per second and exponentials per second of an NVIDIA H200, measured there by copies and by a loop of `ex2`.
 const H200: (f64, f64) = (4.3e12, 4.2e12);
@@ -34,13 +35,18 @@ fn inputs([t, b, d, n]: [i32; 4]) -> Vec<Array> {
     list
 }
 
-/// Milliseconds of one more call, from the medians of batches of `few` and of three times as many.
-fn time(few: usize, call: impl Fn(usize) -> Vec<Array>) -> f64 {
-    let batch = |calls: usize| {
+/// Milliseconds of one more call, from the medians of chains of `few` and of three times as many. The last output of a call
+/// goes into the next one.
+fn time(few: usize, state: &Array, call: impl Fn(usize, &Array) -> Vec<Array>) -> f64 {
+    let chain = |calls: usize| {
         let mut times: Vec<f64> = (0..16)
             .map(|_| {
                 let start = Instant::now();
-                let outputs: Vec<Array> = (0..calls).flat_map(&call).collect();
+                let mut outputs = vec![state.clone()];
+                for i in 0..calls {
+                    let more = call(i, &outputs[outputs.len() - 1]);
+                    outputs.extend(more);
+                }
                 eval(&outputs).unwrap();
                 start.elapsed().as_secs_f64() * 1e3
             })
@@ -49,8 +55,8 @@ fn time(few: usize, call: impl Fn(usize) -> Vec<Array>) -> f64 {
         times.sort_by(f64::total_cmp);
         times[times.len() / 2]
     };
-    let short = batch(few);
-    (batch(3 * few) - short) / (2 * few) as f64
+    let short = chain(few);
+    (chain(3 * few) - short) / (2 * few) as f64
 }
 
 /// Peak bytes of one call beyond what was there and what it gives.
@@ -85,7 +91,7 @@ fn main() {
             b: list[2].clone(),
             c: list[3].clone(),
             a: list[4].clone(),
-            h0: None,
+            h0: Some(list[6].clone()),
         };
         let forward = compile(move |list| {
             let outputs = scan.forward(&of(list))?;
@@ -93,15 +99,20 @@ fn main() {
         })
         .unwrap();
         let gradient = compile(move |list| {
-            let grads = scan.grad(&of(list), &list[5], None)?;
+            let grads = scan.grad(&of(list), &list[5], Some(&list[7]))?;
             Ok(vec![grads.dt, grads.x, grads.b, grads.c, grads.a, grads.h0])
         })
         .unwrap();
-        let forward = |i: usize| forward.apply(&sets[i % sets.len()]).unwrap();
-        let gradient = |i: usize| gradient.apply(&sets[i % sets.len()]).unwrap();
-        let share = extra(|| gradient(0)) / (4.0 * t * b * d * n) * 100.0;
+        let with = |i: usize, states: &[&Array]| -> Vec<Array> {
+            sets[i % sets.len()].iter().chain(states.iter().copied()).cloned().collect()
+        };
+        let state = zeros(&[row[1], row[2], row[3]], Dtype::Float32).unwrap();
+        eval([&state]).unwrap();
+        let forward = |i: usize, h0: &Array| forward.apply(&with(i, &[h0])).unwrap();
+        let gradient = |i: usize, dh: &Array| gradient.apply(&with(i, &[&state, dh])).unwrap();
+        let share = extra(|| gradient(0, &state)) / (4.0 * t * b * d * n) * 100.0;
         let few = if small { 64 } else { 8 };
-        let (fast, slow) = (time(few, forward), time(few, gradient));
+        let (fast, slow) = (time(few, &state, forward), time(few, &state, gradient));
         println!(
             "| {row:?} | {floor:.3} | {fast:.4} | {:.2} | {slow:.4} | {:.2} | {share:.1} |",
             fast / floor,

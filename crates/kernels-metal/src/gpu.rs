@@ -72,7 +72,8 @@ impl Call<'_> {
     pub fn source(&self, dialect: Dialect) -> KernelSource {
         type Key = (Dialect, &'static str, [usize; 3]);
         static SOURCES: LazyLock<Mutex<HashMap<Key, KernelSource>>> = LazyLock::new(Mutex::default);
-        let (kernel, key) = (self.kernel, (dialect, self.kernel.name, [self.threads, self.resident, self.memory]));
+        let (kernel, key) =
+            (self.kernel, (dialect, self.kernel.name, [self.threads, self.resident, self.memory]));
         let mut sources = SOURCES.lock().unwrap_or_else(PoisonError::into_inner);
         sources
             .entry(key)

@@ -158,7 +158,9 @@ impl SelectiveScan {
             Some(dialect) => gpu::grad(self, sizes, primals, dy, dh, dialect, &|call| dialect.run(call)),
             None => match dh {
                 Some(dh) => host_op::grad(self, primals, dy, dh),
-                None => host_op::grad(self, primals, dy, &mlx_safe::zeros(&state_shape(sizes), Dtype::Float32)?),
+                None => {
+                    host_op::grad(self, primals, dy, &mlx_safe::zeros(&state_shape(sizes), Dtype::Float32)?)
+                }
             },
         }
     }

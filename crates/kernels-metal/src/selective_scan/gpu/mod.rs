@@ -2,7 +2,7 @@
 //!
 //! Forward: one launch, or two where the steps are cut into segments: summaries of all but the last, then the scan, each
 //! segment of which starts from what the summaries before it leave of h0. Gradient: summaries that keep every 32nd state,
-//! then one launch that goes backwards and makes the states between again; sums over groups are MLX's.
+//! then one launch that goes backwards and makes the states between again, and one that adds up what its groups give.
 
 mod layout;
 
@@ -47,6 +47,14 @@ static GRADIENT: Kernel = Kernel {
     outputs: &["ddt", "dx", "db", "dc", "da", "dh0"],
 };
 
+static SUMS: Kernel = Kernel {
+    name: "selective_scan_sums",
+    functions: &[include_str!("source/sums.h")],
+    body: include_str!("source/sums.body.h"),
+    inputs: &["sizes", "db_parts", "dc_parts", "da_parts"],
+    outputs: &["db", "dc", "da"],
+};
+
 /// Bytes of memory that a group shares, as the bodies count them.
 fn forward_memory(form: Layout) -> usize {
     4 * (form.tile + 4) * 2 * (form.channels() + form.lanes * form.states)
@@ -63,17 +71,19 @@ fn gradient_memory(form: Layout, sums: Sums) -> usize {
     4 * ((form.tile + 4) * (3 * form.channels() + 2 * states) + floats + starts)
 }
 
-/// Whether these kernels take the sizes: none is 0, a channel has at most 256 states, and offsets within a tile and numbers
-/// of threads have 32 bits.
+/// Whether these kernels take the sizes: none is 0, a channel has at most 256 states, and the numbers of threads, of elements
+/// of b and a, and offsets within a tile have 32 bits.
 pub(super) fn takes(sizes: Sizes) -> bool {
     let Sizes { steps, batch, channels, states } = sizes;
+    let product = |numbers: &[usize]| numbers.iter().fold(1usize, |n, &m| n.saturating_mul(m));
+    let most = [
+        product(&[batch, channels.max(states), 2 * BLOCK]),
+        product(&[batch, channels.next_multiple_of(256), 32, steps.div_ceil(64)]),
+        product(&[steps, batch, states, 3]),
+        product(&[channels, states, 3]),
+    ];
     let least = steps.min(batch).min(channels).min(states);
-    let row = batch.saturating_mul(channels.max(states)).saturating_mul(2 * BLOCK);
-    let threads = batch
-        .saturating_mul(channels.next_multiple_of(256))
-        .saturating_mul(32)
-        .saturating_mul(steps.div_ceil(64));
-    least > 0 && states <= MOST_STATES && row <= i32::MAX as usize && threads <= i32::MAX as usize
+    least > 0 && states <= MOST_STATES && most.iter().all(|&n| n <= i32::MAX as usize)
 }
 
 /// What all launches of one scan know.
@@ -314,11 +324,30 @@ fn grad_of(
         ],
         outputs: vec![wide.clone(), wide, rows.clone(), rows, scan.state(&[segments.count]), scan.state(&[])],
     })?;
-    for grad in &mut grads[2..4] {
-        *grad = grad.sum(&[0], false)?.astype(scan.b.dtype())?;
-    }
-    grads[4] = grads[4].sum(&[0, 1], false)?;
+    let sums = add_up(&scan, [sides, segments.count * batch], &grads[2..5])?;
+    grads.splice(2..5, sums);
     Ok(grads)
+}
+
+/// db, dc (T, B, N) and da (D, N) from the parts of them that groups gave: `counts` of the first two and of the last.
+fn add_up(scan: &Scan, counts: [usize; 2], parts: &[Array]) -> Result<Vec<Array>> {
+    const THREADS: usize = 256;
+    let Sizes { steps, batch, channels, states } = scan.sizes;
+    let (rows, rates) = (steps * batch * states, channels * states);
+    let numbers = [rows, counts[0], rates, counts[1]].map(|n| n as i32);
+    let header = Array::from_slice(&numbers, &[4])?;
+    let dtype = scan.b.dtype();
+    let row = spec(&[steps, batch, states], dtype);
+    (scan.run)(Call {
+        kernel: &SUMS,
+        groups: (2 * rows + rates).div_ceil(THREADS),
+        threads: THREADS,
+        memory: 0,
+        resident: 1,
+        template: vec![("O", dtype.into()), ("W", int(THREADS))],
+        inputs: [&header].into_iter().chain(parts).collect(),
+        outputs: vec![row.clone(), row, f32s(&[channels, states])],
+    })
 }
 
 #[cfg(test)]

@@ -175,6 +175,16 @@ fn there_are_no_races() {
     let dy = Array::from_slice(&problem.dy, inputs[0].shape()).unwrap();
     let dh = Array::from_slice(&problem.dh, inputs[5].shape()).unwrap();
     let form = layout::gradient(sizes, Dialect::Metal);
-    grad_of(Segments { length: 64, count: 2 }, form, scan, sizes, &inputs, &dy, Some(&dh), Dtype::Float32, &run)
-        .unwrap();
+    grad_of(
+        Segments { length: 64, count: 2 },
+        form,
+        scan,
+        sizes,
+        &inputs,
+        &dy,
+        Some(&dh),
+        Dtype::Float32,
+        &run,
+    )
+    .unwrap();
 }
