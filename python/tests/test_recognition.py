@@ -59,14 +59,17 @@ def feeds(t: int, b: int, d: int, n: int) -> dict:
     }
 
 
-def run(tmp_path, bytes_: bytes, **options) -> Placement:
-    """Compares with onnxruntime at several sizes, no steps among them; says where the nodes went."""
+def run(tmp_path, bytes_: bytes, positive: bool = False, **options) -> Placement:
+    """Compares with onnxruntime at several sizes; says where the nodes went. A model without its own Softplus wants dt
+    ``positive``, or states grow without bounds."""
     trace = tmp_path / "trace.jsonl"
     trace.unlink(missing_ok=True)
     ours = ort_mlx.session(bytes_, quiet(), device="cpu", trace=str(trace), **options)
     theirs = cpu_session(bytes_, optimise=False)
     for sizes in [(7, 2, 3, 4), (1, 1, 5, 2), (64, 3, 1, 16)]:
         feed = feeds(*sizes)
+        if positive:
+            feed["dt"] = np.abs(feed["dt"])
         for got, wanted in zip(ours.run(None, feed), theirs.run(None, feed)):
             assert difference(got, wanted, 1e-4, 1e-5).agrees
     return Placement.read(trace)
@@ -98,6 +101,49 @@ def test_the_option_stops_it(tmp_path):
     assert placement.clusters == []
     with pytest.raises(Exception, match="auto or off"):
         ort_mlx.session(model(), quiet(), selective_scan="on")
+
+
+# As TorchScript writes a list of tensors that is stacked afterwards.
+SEQUENCE = """g (float[T,B,D] dt, float[T,B,D] x, float[T,B,N] b, float[T,B,N] c, float[D,N] A, float[B,D,N] h0)
+    => (float[B,T,D] y, float[B,D,N] last) {
+    always = Constant <value = bool {1}> ()
+    sizes = Shape(x)
+    zero = Constant <value = int64 {0}> ()
+    steps = Gather(sizes, zero)
+    nothing = SequenceEmpty()
+    last, ys = Loop <body = body (int64 t, bool on, float[B,D,N] h, seq(float[B,D]) before)
+        => (bool goes_on, float[B,D,N] next, seq(float[B,D]) after) {
+            end = Constant <value_ints = [-1]> ()
+            middle = Constant <value_ints = [1]> ()
+            dt_t = Gather(dt, t)
+            x_t = Gather(x, t)
+            b_t = Gather(b, t)
+            c_t = Gather(c, t)
+            column = Unsqueeze(dt_t, end)
+            log = Mul(column, A)
+            decay = Exp(log)
+            kept = Mul(decay, h)
+            dx = Mul(dt_t, x_t)
+            dx_column = Unsqueeze(dx, end)
+            row = Unsqueeze(b_t, middle)
+            u = Mul(dx_column, row)
+            next = Add(kept, u)
+            y_t = Einsum <equation = "bdn,bn->bd"> (next, c_t)
+            after = SequenceInsert(before, y_t)
+            goes_on = Identity(always)
+        }> (steps, always, h0, nothing)
+    y = ConcatFromSequence <axis = 1, new_axis = 1> (ys)
+}"""
+
+
+def test_a_loop_that_fills_a_sequence(tmp_path):
+    placement = run(tmp_path, model(SEQUENCE), positive=True, claim="all")
+    assert [kernel for kernel, _, _ in placement.kernels()] == ["selective_scan/host"]
+    assert placement.left() == [] and len(placement.clusters) == 1
+    # A sequence that is not put together along a new axis is something else.
+    other = SEQUENCE.replace("axis = 1, new_axis = 1", "axis = 1, new_axis = 0").replace("float[B,T,D] y", "float[B,M] y")
+    placement = run(tmp_path, model(other), positive=True, claim="all")
+    assert placement.kernels() == []
 
 
 def test_no_steps(tmp_path):

@@ -109,6 +109,21 @@ impl Engine {
         }
     }
 
+    /// Whether the node that `graph` consists of is taken whole, or may be once it is seen what is around it.
+    ///
+    /// # Errors
+    /// If `graph` has a cycle.
+    pub fn may_take(
+        &self,
+        graph: &Graph<'_>,
+        forbids: &dyn Fn(&Node<'_>) -> Option<Decline>,
+    ) -> Result<bool, Error> {
+        let claims = self.claim(graph, forbids)?;
+        let forbidden = graph.nodes().any(|(_, node)| forbids(node).is_some());
+        let may = self.claim != ClaimPolicy::None && !forbidden && rewrite::may_fit(graph, self.rules);
+        Ok(may || claims.nodes.iter().all(Result::is_ok))
+    }
+
     /// The kernels that run here in place of nodes.
     fn named(&self, fused: Vec<Fused>) -> Result<Vec<Fusion>, Error> {
         if fused.is_empty() {

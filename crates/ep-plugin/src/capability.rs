@@ -23,12 +23,13 @@ pub unsafe fn claim(ep: &Ep, source: GraphRef<'_>, sink: *mut OrtEpGraphSupportI
         return Ok(());
     }
     let graph = import::graph(source)?;
-    let parent = import::parent(source)?.map(|parent| claims_of(ep, &parent)).transpose()?;
-    let (claims, clusters) = if parent.is_some_and(|claims| claims.nodes.iter().all(Result::is_ok)) {
+    let parent = import::parent(source)?;
+    let taken = parent.map(|parent| ep.engine().may_take(&parent, &forbids(ep, &parent))).transpose()?;
+    let (claims, clusters) = if taken == Some(true) {
         tracing::debug!("graph '{}' is claimed with the node whose body it is", graph.name);
         (Claims { nodes: vec![Ok(()); graph.node_count()], fusions: Vec::new() }, Vec::new())
     } else {
-        let claims = claims_of(ep, &graph)?;
+        let claims = ep.engine().claim(&graph, &forbids(ep, &graph))?;
         let clusters = ep.engine().clusters(&graph, &claims)?;
         (claims, clusters)
     };
@@ -46,10 +47,10 @@ pub unsafe fn claim(ep: &Ep, source: GraphRef<'_>, sink: *mut OrtEpGraphSupportI
     Ok(())
 }
 
-/// What the engine can run, as far as this runtime lets it.
-fn claims_of(ep: &Ep, graph: &Graph<'_>) -> Result<Claims, Error> {
+/// What this runtime does not let a provider take.
+fn forbids<'g>(ep: &Ep, graph: &'g Graph<'_>) -> impl Fn(&Node<'_>) -> Option<Decline> + 'g {
     let feeds_bodies = ep.api().version() >= abi::FEEDS_BODIES;
-    let forbids = |node: &Node<'_>| {
+    move |node| {
         let fed = |v: &ValueId| graph.value(*v).constant.is_some() || node.inputs().contains(&Some(*v));
         let detail = || {
             format!(
@@ -59,8 +60,7 @@ fn claims_of(ep: &Ep, graph: &Graph<'_>) -> Result<Claims, Error> {
         };
         let starved = !feeds_bodies && !node.implicit_inputs().iter().all(fed);
         starved.then(|| Decline::new(DeclineCode::Form, detail()))
-    };
-    Ok(ep.engine().claim(graph, &forbids)?)
+    }
 }
 
 /// # Safety

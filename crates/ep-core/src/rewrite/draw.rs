@@ -100,6 +100,7 @@ impl Draw<'_, '_, '_, '_> {
                     Axis::One
                 }
                 Label::Time(Walk { reverse, range }) => {
+                    wire = self.stack.bounded(self.sketch, wire, axis)?;
                     wire = self.sketch.slice(wire, axis, range, reverse != self.reverse)?;
                     Axis::Time
                 }

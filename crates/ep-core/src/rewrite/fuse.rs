@@ -7,6 +7,7 @@ use crate::rewrite::affine::Affine;
 use crate::rewrite::body::{Recurrence, State, dependent};
 use crate::rewrite::contraction::{Contraction, Search};
 use crate::rewrite::draw::{Axis, arrange};
+use crate::rewrite::loops::{self, Around};
 use crate::rewrite::scan;
 use crate::rewrite::selective::{self, Products};
 use crate::rewrite::sketch::{Replacement, Sketch, Wire};
@@ -16,6 +17,18 @@ use crate::rewrite::view::{Label, Walk, outermost};
 /// The selective scan in a `Scan`.
 pub(crate) fn selective_scan<'a>(graph: &Graph<'a>, id: NodeId) -> Option<Replacement<'a>> {
     fuse_selective(&scan::read(graph, id)?)
+}
+
+/// The selective scan in a `Loop`.
+pub(crate) fn looped<'a>(graph: &Graph<'a>, id: NodeId) -> Option<Replacement<'a>> {
+    fuse_selective(&loops::read(graph, id, Around::Known)?)
+}
+
+/// Whether the `Loop` that stands alone in `graph` may be a selective scan, depending on what is around it.
+pub(crate) fn may_be_selective(graph: &Graph<'_>) -> bool {
+    let mut nodes = graph.nodes();
+    let read = nodes.next().and_then(|(id, _)| loops::read(graph, id, Around::Unknown));
+    read.is_some_and(|recurrence| fuse_selective(&recurrence).is_some())
 }
 
 fn fuse_selective<'a>(recurrence: &Recurrence<'_, 'a>) -> Option<Replacement<'a>> {

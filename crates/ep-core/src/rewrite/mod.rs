@@ -11,6 +11,7 @@ mod draw;
 mod fuse;
 mod grown;
 mod linear;
+mod loops;
 mod product;
 mod rank;
 mod scan;
@@ -67,6 +68,7 @@ pub(crate) fn apply(graph: &mut Graph<'_>, rules: Rules, device: DeviceType) -> 
     let mut rewriter = Rewriter { count: graph.node_count(), device, fused: Vec::new() };
     if rules.selective_scan {
         rewriter.everywhere(graph, fuse::selective_scan)?;
+        rewriter.everywhere(graph, fuse::looped)?;
         for id in topological_order(graph)? {
             if linear::scan(graph, id, device) {
                 rewriter.fused.push(Fused { operator: linear::OPERATOR, nodes: vec![id] });
@@ -79,6 +81,11 @@ pub(crate) fn apply(graph: &mut Graph<'_>, rules: Rules, device: DeviceType) -> 
     }
     bodies(graph, rules, device)?;
     Ok(rewriter.fused)
+}
+
+/// Whether the node that stands alone in `graph` may be replaced, depending on what is around it.
+pub(crate) fn may_fit(graph: &Graph<'_>, rules: Rules) -> bool {
+    rules.selective_scan && fuse::may_be_selective(graph)
 }
 
 /// Applies the rules inside the bodies of what is left.

@@ -177,6 +177,14 @@ impl<'g, 'a> Sketch<'g, 'a> {
         Some(self.op("Slice", &[wire, bounds[0], bounds[1], bounds[2], bounds[3]], &[], ty))
     }
 
+    /// The first entries of an axis, as many as `length` says.
+    pub(crate) fn first(&mut self, wire: Wire, axis: usize, length: Wire) -> Option<Wire> {
+        let ty = ranked(self.element(wire)?, self.rank(wire)?);
+        let (start, axes, flat) = (self.ints(&[0]), self.ints(&[axis as i64]), self.ints(&[-1]));
+        let end = self.op("Reshape", &[length, flat], &[], ranked(ElementType::Int64, 1));
+        Some(self.op("Slice", &[wire, start, end, axes], &[], ty))
+    }
+
     /// `Transpose`, `Squeeze` or `Unsqueeze` by `axes`, or the wire itself where that does nothing.
     pub(crate) fn view(&mut self, op: &str, wire: Wire, axes: &[usize]) -> Option<Wire> {
         let (element, rank) = (self.element(wire)?, self.rank(wire)?);

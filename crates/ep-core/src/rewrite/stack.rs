@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use onnx_graph::pattern::{Maker, Place};
+use onnx_graph::pattern::{Maker, Place, from_front};
 use onnx_graph::{Attribute, Node, TensorType, ValueId};
 
 use crate::rewrite::sketch::{Sketch, Wire, ranked};
@@ -51,6 +51,9 @@ impl<'s, 'g, 'a> Stack<'s, 'g, 'a> {
         if let Some(stacked) = self.scanned(sketch, place) {
             return Some(stacked);
         }
+        if let Some(stacked) = self.counted(sketch, place) {
+            return Some(stacked);
+        }
         let steps = self.steps;
         if let Some(constant) = &steps.scopes.graph(place.depth).value(place.value).constant {
             let wire = sketch.constant(constant.clone().into_owned());
@@ -78,6 +81,33 @@ impl<'s, 'g, 'a> Stack<'s, 'g, 'a> {
         let outputs: Vec<TensorType> = outputs.collect::<Option<_>>()?;
         let made = sketch.node(node, inputs, outputs);
         Some(Stacked { wire: Wire::Node(made, maker.output), over_time })
+    }
+
+    /// As many entries of an axis as there are steps.
+    pub(crate) fn bounded(&self, sketch: &mut Sketch<'g, 'a>, wire: Wire, axis: usize) -> Option<Wire> {
+        match self.steps.length {
+            Some(length) => sketch.first(wire, axis, Wire::Old(length)),
+            None => Some(wire),
+        }
+    }
+
+    /// The entries of a value that the counter picks, step by step.
+    fn counted(&mut self, sketch: &mut Sketch<'g, 'a>, place: Place) -> Option<Stacked> {
+        let maker = self.steps.scopes.made_by(place, "Gather")?;
+        let indices = maker.input(1).filter(|&i| self.steps.counts(i))?;
+        let data = self.value(sketch, maker.input(0)?).filter(|s| !s.over_time)?;
+        let rank = self.steps.rank(maker.input(0)?)?;
+        let axis = from_front(maker.int_or("axis", 0)?, rank)?;
+        let mut perm: Vec<usize> = (0..rank).filter(|&i| i != axis).collect();
+        perm.insert(0, axis);
+        let front = sketch.view("Transpose", data.wire, &perm)?;
+        let wire = self.bounded(sketch, front, 0)?;
+        let wire = match self.steps.rank(indices)? {
+            0 => wire,
+            1 => sketch.view("Unsqueeze", wire, &[axis + 1])?,
+            _ => return None,
+        };
+        Some(Stacked { wire, over_time: true })
     }
 
     /// What comes in from outside step by step.

@@ -55,12 +55,14 @@ pub(crate) struct Steps<'g, 'a> {
     pub(crate) sources: HashMap<ValueId, Source>,
     /// The body's input that counts the steps from 0.
     pub(crate) counter: Option<ValueId>,
+    /// The outer value that says how many steps there are; `None` if an axis along which they run does.
+    pub(crate) length: Option<ValueId>,
 }
 
 impl<'g, 'a> Steps<'g, 'a> {
     /// Steps that lie in the graph itself.
     pub(crate) fn unrolled(scopes: Scopes<'g, 'a>) -> Self {
-        Self { scopes, sources: HashMap::new(), counter: None }
+        Self { scopes, sources: HashMap::new(), counter: None, length: None }
     }
 
     /// The view of an operand that broadcasts against a value with `labels`.
@@ -172,7 +174,7 @@ impl<'g, 'a> Steps<'g, 'a> {
     }
 
     /// Whether a value is the counter of steps.
-    fn counts(&self, mut place: Place) -> bool {
+    pub(crate) fn counts(&self, mut place: Place) -> bool {
         loop {
             if place.depth > 0 && Some(place.value) == self.counter {
                 return true;

@@ -1,6 +1,7 @@
 //! Spellings that are recognised and near misses that are not, each right at two sizes.
 
 mod chains;
+mod loops;
 mod near_misses;
 mod scans;
 
