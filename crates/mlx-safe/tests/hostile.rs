@@ -3,7 +3,7 @@
 //! that is then out of range becomes the nearest that is in it.
 #![allow(clippy::unwrap_used)]
 
-use mlx_safe::{Array, ConvGeometry, Dtype, Pick, Quantization, Result, ScatterMode};
+use mlx_safe::{Array, ConvGeometry, Dtype, Element, Pick, Quantization, Result, ScatterMode};
 use mlx_safe::{compile_shapeless, concatenate, fast, fft, random};
 
 /// 0, 1, 2, ... as float32.
@@ -331,4 +331,50 @@ fn shapeless_functions_stay_inside() {
     for call in calls {
         assert!(small(&count(&[2]), call).is_err());
     }
+}
+
+/// Quotients truncate as Rust's do, and are 0 by 0; remainders have the divisor's sign.
+#[test]
+fn integers_divide_by_anything() {
+    fn check<T: Element + PartialEq + std::fmt::Debug>(a: &[T], b: &[T], quotients: &[T], remainders: &[T]) {
+        let n = a.len() as i32;
+        let (x, y) = (Array::from_slice(a, &[n]).unwrap(), Array::from_slice(b, &[n]).unwrap());
+        let computed = y.add(&y.zeros_like().unwrap()).unwrap();
+        for y in [&y, &computed] {
+            let both = x.divmod(y).unwrap();
+            for quotient in [x.floor_divide(y).unwrap(), both.0] {
+                assert_eq!(quotient.to_vec::<T>().unwrap(), quotients);
+            }
+            for remainder in [x.remainder(y).unwrap(), both.1] {
+                assert_eq!(remainder.to_vec::<T>().unwrap(), remainders);
+            }
+        }
+    }
+    macro_rules! signed {
+        ($($t:ident),*) => {$(
+            let (a, b) = ([7, -7, 7, $t::MIN, $t::MIN, 5, 0], [2, 2, 0, -1, 0, -1, 0]);
+            check::<$t>(&a, &b, &[3, -3, 0, $t::MIN, 0, -5, 0], &[1, 1, 0, 0, 0, 0, 0]);
+        )*};
+    }
+    macro_rules! unsigned {
+        ($($t:ident),*) => {$(
+            check::<$t>(&[7, 7, $t::MAX, $t::MAX], &[2, 0, 1, $t::MAX], &[3, 0, $t::MAX, 1], &[1, 0, 0, 0]);
+        )*};
+    }
+    signed!(i8, i16, i32, i64);
+    unsigned!(u8, u16, u32, u64);
+    check(&[true, true, false], &[true, false, false], &[true, false, false], &[false; 3]);
+
+    let both = |x: &[Array]| Ok(vec![x[0].floor_divide(&x[1])?, (&x[0] % &x[1])?]);
+    let a = Array::from_slice(&[7, i32::MIN, -7], &[3]).unwrap();
+    let b = Array::from_slice(&[0, -1, 2], &[3]).unwrap();
+    let both = compile_shapeless(both).unwrap().apply(&[a, b]).unwrap();
+    assert_eq!(both[0].to_vec::<i32>().unwrap(), [0, i32::MIN, -3]);
+    assert_eq!(both[1].to_vec::<i32>().unwrap(), [0, 0, 1]);
+
+    let (bytes, wide) = (Array::scalar(-7i8), Array::from_slice(&[0i64, -1, 2], &[3]).unwrap());
+    assert_eq!(bytes.floor_divide(&wide).unwrap().to_vec::<i64>().unwrap(), [0, 7, -3]);
+    assert_eq!((&wide % 0i64).unwrap().to_vec::<i64>().unwrap(), [0; 3]);
+    assert_eq!(values(&wide / 0i64)[1..], [f32::NEG_INFINITY, f32::INFINITY]);
+    assert_eq!(values(Array::scalar(1.0f32).floor_divide(&Array::scalar(0.0f32))), [f32::INFINITY]);
 }

@@ -44,6 +44,11 @@ int ortmlx_bounded_starts(
     size_t axes_num,
     const mlx_stream s);
 
+/* As mlx_floor_divide and mlx_remainder, for integers of any value: a divisor of 0 gives 0, and the smallest integer divided
+   by -1 itself. */
+int ortmlx_floor_divide(mlx_array* res, const mlx_array a, const mlx_array b, const mlx_stream s);
+int ortmlx_remainder(mlx_array* res, const mlx_array a, const mlx_array b, const mlx_stream s);
+
 /* One input or output of a host op: `size` elements, row-major without gaps. `data` is null while only types and shapes
    are asked about. */
 typedef struct ortmlx_view_ {

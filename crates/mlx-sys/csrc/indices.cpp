@@ -1,48 +1,18 @@
 // Indices that stay inside the array that they point into, whatever their values: MLX checks none.
-#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <stdexcept>
 #include <vector>
 
+#include "at_hand.h"
 #include "bridge.h"
-#include "mlx/c/error.h"
+#include "into.h"
 #include "mlx/c/private/mlx.h"
 #include "mlx/mlx.h"
 
 namespace {
 
 namespace mx = mlx::core;
-
-// Up to so many indices that are at hand are looked at instead of being bounded by operations.
-constexpr size_t AT_HAND = 256;
-
-template <typename T>
-bool within(const mx::array& indices, int64_t low, int64_t high) {
-  const T* first = indices.data<T>();
-  return std::all_of(first, first + indices.size(), [=](T i) {
-    return static_cast<int64_t>(i) >= low && static_cast<int64_t>(i) <= high;
-  });
-}
-
-bool known_within(const mx::array& indices, int64_t low, int64_t high, mx::Stream stream) {
-  bool at_hand = stream.device == mx::Device::cpu && !indices.is_tracer() &&
-      indices.status() == mx::array::Status::available && indices.size() <= AT_HAND &&
-      indices.flags().row_contiguous;
-  if (!at_hand) {
-    return false;
-  }
-  switch (indices.dtype()) {
-    case mx::int32:
-      return within<int32_t>(indices, low, high);
-    case mx::uint32:
-      return within<uint32_t>(indices, low, high);
-    case mx::int64:
-      return within<int64_t>(indices, low, high);
-    default:
-      return false;
-  }
-}
 
 // As int32, uint32, int64 or uint64: smaller types may not hold the bounds.
 mx::array widened(const mx::array& indices, mx::Stream stream) {
@@ -93,7 +63,7 @@ mx::array bounded(
   // A constant, or the size at the time of the call in a function compiled without shapes.
   auto dtype = indices.dtype();
   auto n = mx::number_of_elements(of, axes, false, dtype, stream);
-  if (!n.has_primitive() && known_within(indices, 0, room, stream)) {
+  if (!n.has_primitive() && ortmlx::known_within(indices, 0, room, stream)) {
     return indices;
   }
   auto last = mx::subtract(n, mx::array(span, dtype), stream);
@@ -133,17 +103,6 @@ std::vector<int> axes_of(const mx::array& of, const int* axes, size_t count) {
   return all;
 }
 
-template <typename Make>
-int into(mlx_array* res, Make&& make) {
-  try {
-    mlx_array_set_(*res, make());
-    return 0;
-  } catch (std::exception& e) {
-    mlx_error(e.what());
-    return 1;
-  }
-}
-
 } // namespace
 
 extern "C" int ortmlx_bounded_indices(
@@ -154,7 +113,7 @@ extern "C" int ortmlx_bounded_indices(
     size_t axes_num,
     int span,
     const mlx_stream s) {
-  return into(res, [&] {
+  return ortmlx::into(res, [&] {
     const auto& array = mlx_array_get_(of);
     return bounded(
         mlx_array_get_(indices), array, axes_of(array, axes, axes_num), span, mlx_stream_get_(s));
@@ -169,7 +128,7 @@ extern "C" int ortmlx_bounded_starts(
     const int* sizes,
     size_t axes_num,
     const mlx_stream s) {
-  return into(res, [&] {
+  return ortmlx::into(res, [&] {
     const auto& array = mlx_array_get_(of);
     return bounded_starts(
         mlx_array_get_(start),

@@ -14,10 +14,10 @@ methods! {
     multiply(other: &Array) => mlx_multiply(other.raw());
     /// x / y, in floating point.
     divide(other: &Array) => mlx_divide(other.raw());
-    /// floor(x / y); MLX truncates integers towards zero, as C does.
-    floor_divide(other: &Array) => mlx_floor_divide(other.raw());
-    /// x - y * floor(x / y): has the divisor's sign.
-    remainder(other: &Array) => mlx_remainder(other.raw());
+    /// floor(x / y). MLX truncates integers towards zero, as C does; by 0 they give 0, as in NumPy, and the smallest by -1 wraps.
+    floor_divide(other: &Array) => ortmlx_floor_divide(other.raw());
+    /// x - y * floor(x / y): has the divisor's sign. Integers by 0 give 0.
+    remainder(other: &Array) => ortmlx_remainder(other.raw());
     /// x^y
     power(other: &Array) => mlx_power(other.raw());
     /// The larger; NaN if either is.
@@ -66,6 +66,10 @@ impl Array {
     /// # Errors
     /// If the shapes do not broadcast.
     pub fn divmod(&self, other: &Array) -> Result<(Array, Array)> {
+        // MLX's own would trap at integers by 0.
+        if !self.dtype().is_float() && !other.dtype().is_float() {
+            return Ok((self.floor_divide(other)?, self.remainder(other)?));
+        }
         let mut parts = op_vec!("divmod", mlx_divmod(self.raw(), other.raw()))?.into_iter();
         match (parts.next(), parts.next()) {
             (Some(quotient), Some(remainder)) => Ok((quotient, remainder)),
