@@ -13,8 +13,12 @@ use crate::{Dtype, Error, Result};
 
 /// An n-dimensional array, evaluated when its values are asked for. `Clone` copies the reference, not the data.
 ///
-/// Shapes are written as `&[i32]`, MLX's own type, so that `-1` and negative axes mean what they mean in MLX.
+/// Shapes are written as `&[i32]`, MLX's own type, so that `-1` and negative axes mean what they mean in MLX. There are 64
+/// dimensions at most.
 pub struct Array(sys::mlx_array, PhantomData<*const ()>);
+
+/// The most dimensions of an array, as in NumPy: MLX's loops over dimensions may take more stack than there is.
+const MAX_RANK: usize = 64;
 
 /// The handle of no array, as `mlx_array_new` makes it.
 const EMPTY: sys::mlx_array = sys::mlx_array { ctx: std::ptr::null_mut() };
@@ -40,7 +44,7 @@ impl Array {
     pub(crate) fn from_op(op: &'static str, call: impl FnOnce(*mut sys::mlx_array) -> c_int) -> Result<Self> {
         let mut array = Self(EMPTY, PhantomData);
         check(op, || call(&mut array.0))?;
-        Ok(array)
+        array.of_bounded_rank(op)
     }
 
     /// The same for a call that fills two.
@@ -50,7 +54,12 @@ impl Array {
     ) -> Result<(Self, Self)> {
         let (mut first, mut second) = (Self(EMPTY, PhantomData), Self(EMPTY, PhantomData));
         check(op, || call(&mut first.0, &mut second.0))?;
-        Ok((first, second))
+        Ok((first.of_bounded_rank(op)?, second.of_bounded_rank(op)?))
+    }
+
+    fn of_bounded_rank(self, op: &'static str) -> Result<Self> {
+        bounded_rank(op, self.ndim())?;
+        Ok(self)
     }
 
     pub(crate) fn raw(&self) -> sys::mlx_array {
@@ -96,8 +105,9 @@ impl Array {
     /// An array of `shape` with a copy of `data`, row-major.
     ///
     /// # Errors
-    /// If `shape` does not ask for `data.len()` elements.
+    /// If `shape` does not ask for `data.len()` elements, or has more than 64 dimensions.
     pub fn from_slice<T: Element>(data: &[T], shape: &[i32]) -> Result<Self> {
+        bounded_rank("from_slice", shape.len())?;
         if elements(shape) != Some(data.len()) {
             return argument("from_slice", format!("shape {shape:?} does not hold {} elements", data.len()));
         }
@@ -107,8 +117,9 @@ impl Array {
     /// An array of `shape` and `dtype` with a copy of `data`, row-major in the host's byte order.
     ///
     /// # Errors
-    /// If `data` has the wrong length.
+    /// If `data` has the wrong length, or `shape` more than 64 dimensions.
     pub fn from_bytes(dtype: Dtype, shape: &[i32], data: &[u8]) -> Result<Self> {
+        bounded_rank("from_bytes", shape.len())?;
         if elements(shape).and_then(|n| n.checked_mul(dtype.size())) != Some(data.len()) {
             return argument("from_bytes", format!("{dtype:?}{shape:?} does not take {} bytes", data.len()));
         }
@@ -270,8 +281,18 @@ impl Array {
     }
 }
 
+fn bounded_rank(op: &'static str, rank: usize) -> Result<()> {
+    if rank > MAX_RANK {
+        return argument(op, format!("{rank} dimensions, of {MAX_RANK} at most"));
+    }
+    Ok(())
+}
+
 /// The number of elements of `shape`; `None` if a size is negative or the product overflows.
 pub(crate) fn elements(shape: &[i32]) -> Option<usize> {
+    if shape.contains(&0) && shape.iter().all(|&n| n >= 0) {
+        return Some(0);
+    }
     shape.iter().try_fold(1usize, |n, &d| n.checked_mul(usize::try_from(d).ok()?))
 }
 

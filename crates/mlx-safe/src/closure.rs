@@ -23,7 +23,19 @@ type Function = Box<dyn Fn(&[Array]) -> Result<Vec<Array>>>;
 /// fn is_send<T: Send>() {}
 /// is_send::<mlx_safe::Closure>();
 /// ```
+///
+/// `Clone` copies the reference: both call the same function.
 pub struct Closure(sys::mlx_closure, PhantomData<*const ()>);
+
+impl Clone for Closure {
+    fn clone(&self) -> Self {
+        // SAFETY: makes an empty handle.
+        let mut raw = unsafe { sys::mlx_closure_new() };
+        // SAFETY: both handles are live; the function's payload is shared.
+        unsafe { sys::mlx_closure_set(&mut raw, self.0) };
+        Self(raw, PhantomData)
+    }
+}
 
 impl Closure {
     /// Hands `function` to MLX.
@@ -147,11 +159,7 @@ mod tests {
         Closure::scoped(&add, |closure| {
             assert_eq!(closure.apply(&[Array::scalar(1.0f32)]).unwrap()[0].item::<f32>().unwrap(), 2.0);
             escaped = Some(crate::checkpoint({
-                let copy = Closure::from_op("copy", |out| {
-                    // SAFETY: `out` is empty and `closure` is live; the reference is copied.
-                    unsafe { sys::mlx_closure_set(out, closure.raw()) }
-                });
-                let copy = copy.unwrap();
+                let copy = closure.clone();
                 move |x| copy.apply(x)
             }));
         });

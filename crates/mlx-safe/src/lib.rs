@@ -14,7 +14,8 @@
 //! of a device on one thread and move plain data.
 //!
 //! # Errors
-//! Every call returns MLX's own message in [`Error`]. Nothing prints or ends the process. What can only be found out while
+//! Every call returns MLX's own message in [`Error`]. Nothing prints or ends the process, but that LAPACK may
+//! print when a function of [`linalg`] meets NaN. What can only be found out while
 //! computing (a singular matrix, a [`HostOp`] that fails) is an error of the evaluation: of [`eval`], [`Array::item`],
 //! [`Array::to_vec`] and the like. The arrays of a failed evaluation hold no values to rely on.
 //!

@@ -378,3 +378,53 @@ fn integers_divide_by_anything() {
     assert_eq!(values(&wide / 0i64)[1..], [f32::NEG_INFINITY, f32::INFINITY]);
     assert_eq!(values(Array::scalar(1.0f32).floor_divide(&Array::scalar(0.0f32))), [f32::INFINITY]);
 }
+
+#[test]
+fn what_does_not_fit_is_an_error() {
+    let x = count(&[2, 3]);
+    let many = vec![1; 70000];
+    assert!(Array::scalar(1.0f32).reshape(&many).is_err() && Array::from_slice(&[1.0f32], &many).is_err());
+    assert!(
+        Array::from_bytes(Dtype::Int8, &many, &[1]).is_err() && mlx_safe::ones(&many, Dtype::Int8).is_err()
+    );
+    assert!(Array::scalar(1.0f32).broadcast_to(&[1; 65]).is_err());
+    assert_eq!(values(mlx_safe::ones(&[1; 64], Dtype::Float32).and_then(|y| y.add(&y))), [2.0]);
+    assert_eq!(Array::from_slice::<f32>(&[], &[i32::MAX, i32::MAX, i32::MAX, 0]).unwrap().size(), 0);
+
+    assert!(x.roll(&[1], &[0, 1]).is_err() && x.roll(&[1, 2], &[0]).is_err());
+    let pad =
+        |axes: &[i32]| x.pad(axes, &[1, 1], &[0, 0], &Array::scalar(0.0f32), mlx_safe::PadMode::Constant);
+    assert!(pad(&[0, 0]).is_err() && pad(&[1, -1]).is_err() && pad(&[0, -1]).is_ok());
+    assert!(x.reshape(&[-2, -3]).is_err() && x.reshape(&[-1, -1]).is_err() && x.reshape(&[-6]).is_err());
+    assert!(x.unflatten(1, &[-1, -3]).is_err());
+    let start = Array::from_slice(&[0i32], &[1]).unwrap();
+    assert!(
+        x.slice_dynamic(&start, &[0], &[-1, 3]).is_err() && x.slice_dynamic(&start, &[0], &[1, -3]).is_err()
+    );
+    assert!(mlx_safe::einsum("i\u{e9},\u{e9}j->ij", &[x.clone(), x.t().unwrap()]).is_err());
+    for kth in [3, -4, 99, i32::MIN, i32::MAX] {
+        assert!(x.partition(kth, 1).is_err() && x.argpartition(kth, 1).is_err());
+    }
+    assert_eq!(values(count(&[3]).partition(-1, 0))[2], 2.0);
+    assert_eq!(x.diff(i32::MAX, 1).unwrap().shape(), [2, 0]);
+    assert_eq!(values(x.diff(2, 1)), [0.0, 0.0]);
+}
+
+#[test]
+fn diagonals_far_outside_are_all_or_nothing() {
+    let (all, none) = ([1.0; 6], [0.0; 6]);
+    let x = mlx_safe::ones(&[2, 3], Dtype::Float32).unwrap();
+    for far in [3, 4, i32::MAX - 1, i32::MAX] {
+        for below in [-2, -3, i32::MIN + 1, i32::MIN] {
+            assert_eq!(values(mlx_safe::tri(2, 3, far, Dtype::Float32)), all);
+            assert_eq!(values(mlx_safe::tri(2, 3, below, Dtype::Float32)), none);
+            assert_eq!(values(mlx_safe::eye(2, 3, far, Dtype::Float32)), none);
+            assert_eq!(values(mlx_safe::eye(2, 3, below, Dtype::Float32)), none);
+            assert_eq!(values(x.tril(far)), all);
+            assert_eq!(values(x.tril(below)), none);
+            assert_eq!(values(x.triu(far)), none);
+            assert_eq!(values(x.triu(below)), all);
+        }
+    }
+    assert_eq!(values(mlx_safe::tri(2, 3, -1, Dtype::Float32)), [0.0, 0.0, 0.0, 1.0, 0.0, 0.0]);
+}

@@ -58,9 +58,12 @@ impl Array {
     /// others. A start that leaves too little is moved back.
     ///
     /// # Errors
-    /// If numbers do not fit, or a size is larger than its axis.
+    /// If numbers do not fit, or a size is negative or larger than its axis.
     pub fn slice_dynamic(&self, start: &Array, axes: &[i32], size: &[i32]) -> Result<Array> {
         const NAME: &str = "slice_dynamic";
+        if size.iter().any(|&n| n < 0) {
+            return argument(NAME, format!("sizes {size:?}: none may be negative"));
+        }
         let sizes: Result<Vec<i32>> = axes
             .iter()
             .map(|&axis| size.get(self.axis(axis)?).copied().map_or_else(|| misfit(NAME, self, size), Ok))

@@ -80,6 +80,9 @@ impl Array {
 /// # Errors
 /// If the subscripts cannot be read or do not fit the operands.
 pub fn einsum(subscripts: &str, operands: &[Array]) -> Result<Array> {
+    if !subscripts.is_ascii() {
+        return argument("einsum", format!("subscripts {subscripts:?} are not ASCII"));
+    }
     let Ok(subscripts) = CString::new(subscripts) else { return argument("einsum", "subscripts hold a NUL") };
     let operands = VectorArray::from_arrays(operands)?;
     op!("einsum", mlx_einsum(subscripts.as_ptr(), operands.raw()))

@@ -1,6 +1,6 @@
 //! Reductions over axes, and running reductions along one. An axis that is not there is an error.
 
-use super::{by_axes, by_axis, methods, op};
+use super::{by_axes, by_axis, op};
 use crate::handle::optional_dtype;
 use crate::{Array, Dtype, Result};
 
@@ -72,16 +72,21 @@ scans! {
     cummax => mlx_cummax, mlx_cummax_axis();
     /// Running minimum along `axis`.
     cummin => mlx_cummin, mlx_cummin_axis();
-    /// ln of the running sum of e^x along `axis`.
+    /// ln of the running sum of e^x along `axis`; of integers MLX computes it in integers, so truncated.
     logcumsumexp => mlx_logcumsumexp, mlx_logcumsumexp_axis();
 }
 
-methods! {
-    /// Differences of neighbours along `axis`, taken `n` times: `n` elements fewer.
-    diff(n: i32, axis: i32) => mlx_diff(n, axis);
-}
-
 impl Array {
+    /// Differences of neighbours along `axis`, taken `n` times: `n` elements fewer, or none.
+    ///
+    /// # Errors
+    /// If there is no such axis, or `n` is negative.
+    pub fn diff(&self, n: i32, axis: i32) -> Result<Array> {
+        // Once nothing is left, every further time is an operation for nothing.
+        let n = n.min(self.dim(axis)?);
+        op!("diff", mlx_diff(self.raw(), n, axis))
+    }
+
     /// Sum of the diagonal of the matrices that the first two axes span.
     ///
     /// # Errors

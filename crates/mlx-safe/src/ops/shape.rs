@@ -7,8 +7,6 @@ use crate::error::argument;
 use crate::{Array, Axes, Result};
 
 methods! {
-    /// The elements in order as `shape`; one size may be -1.
-    reshape(shape: &[i32]) => mlx_reshape(shape.as_ptr(), shape.len());
     /// Axis i of the result is axis `axes[i]` of the array.
     transpose(axes: &[i32]) => mlx_transpose_axes(axes.as_ptr(), axes.len());
     /// The axes in reverse: a matrix transposed.
@@ -59,7 +57,24 @@ impl PadMode {
     }
 }
 
+/// Sizes of which at most one is -1, none less.
+fn one_unknown(op: &'static str, shape: &[i32]) -> Result<()> {
+    if shape.iter().any(|&n| n < -1) || shape.iter().filter(|&&n| n == -1).count() > 1 {
+        return argument(op, format!("{shape:?}: one size may be -1, no other negative"));
+    }
+    Ok(())
+}
+
 impl Array {
+    /// The elements in order as `shape`; one size may be -1.
+    ///
+    /// # Errors
+    /// If the sizes do not fit.
+    pub fn reshape(&self, shape: &[i32]) -> Result<Array> {
+        one_unknown("reshape", shape)?;
+        op!("reshape", mlx_reshape(self.raw(), shape.as_ptr(), shape.len()))
+    }
+
     /// The same elements, row-major without gaps.
     ///
     /// # Errors
@@ -73,6 +88,7 @@ impl Array {
     /// # Errors
     /// If the sizes do not fit.
     pub fn unflatten(&self, axis: i32, shape: &[i32]) -> Result<Array> {
+        one_unknown("unflatten", shape)?;
         // MLX divides by the others.
         if shape.contains(&-1) && shape.contains(&0) {
             return argument("unflatten", format!("{shape:?}: a size beside 0 cannot be found"));
@@ -105,7 +121,7 @@ impl Array {
     /// type.
     ///
     /// # Errors
-    /// If the three slices differ in length or an amount is negative.
+    /// If the three slices differ in length, an amount is negative or an axis is named twice.
     pub fn pad(
         &self,
         axes: &[i32],
@@ -121,9 +137,12 @@ impl Array {
         // MLX's other modes take every axis or none.
         let rank = self.ndim();
         let (mut all_low, mut all_high) = (vec![0; rank], vec![0; rank]);
+        let mut seen = vec![false; rank];
         for ((&axis, &before), &after) in axes.iter().zip(low).zip(high) {
-            self.dim(axis)?;
-            let axis = if axis < 0 { axis + rank as i32 } else { axis } as usize;
+            let axis = self.axis(axis)?;
+            if std::mem::replace(&mut seen[axis], true) {
+                return argument("pad", format!("axis {axis} is named twice"));
+            }
             (all_low[axis], all_high[axis]) = (before, after);
         }
         let axes = Axes::All.list(rank);
@@ -166,6 +185,9 @@ impl Array {
         match axes.into() {
             Axes::All => op!("roll", mlx_roll(self.raw(), by, n)),
             Axes::One(axis) => op!("roll", mlx_roll_axis(self.raw(), by, n, axis)),
+            Axes::These(axes) if axes.len() != n => {
+                argument("roll", format!("shifts {shift:?} for axes {axes:?}: one an axis is needed"))
+            }
             Axes::These(axes) => op!("roll", mlx_roll_axes(self.raw(), by, n, axes.as_ptr(), axes.len())),
         }
     }

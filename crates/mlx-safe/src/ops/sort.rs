@@ -1,6 +1,7 @@
 //! Sorting and searching. NaN sorts last.
 
 use super::op;
+use crate::error::argument;
 use crate::{Array, Result};
 
 /// Declares methods that reorder an axis, or with `None` the flattened array.
@@ -9,7 +10,9 @@ macro_rules! orders {
         impl Array {$(
             $(#[$doc])*
             pub fn $name(&self, $($arg: i32,)? axis: impl Into<Option<i32>>) -> Result<Array> {
-                match axis.into() {
+                let axis = axis.into();
+                $(self.has_place(stringify!($name), $arg, axis)?;)?
+                match axis {
                     None => op!(stringify!($name), $flat(self.raw(), $($arg)?)),
                     Some(axis) => op!(stringify!($name), $along(self.raw(), $($arg,)? axis)),
                 }
@@ -39,6 +42,16 @@ pub enum Side {
 }
 
 impl Array {
+    /// Whether sorting has a place `kth`, which counts from the end if negative.
+    fn has_place(&self, op: &'static str, kth: i32, axis: Option<i32>) -> Result<()> {
+        let n = axis.map_or(Ok(self.size() as i64), |axis| self.dim(axis).map(i64::from))?;
+        let kth = i64::from(kth);
+        if kth < -n || kth >= n {
+            return argument(op, format!("there is no place {kth} among {n}"));
+        }
+        Ok(())
+    }
+
     /// The `k` largest along `axis`, or with `None` of the flattened array, in no order.
     ///
     /// # Errors
