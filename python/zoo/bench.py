@@ -10,6 +10,11 @@ import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
 import ort_mlx
+from ort_mlx.reference import quiet
+from zoo import speech
+
+# Frames and bands of the speech model: the lengths of its scans over time and over frequency.
+FRAMES, BANDS = 442, 256
 
 
 def _model(nodes, shape, initializers) -> bytes:
@@ -65,15 +70,39 @@ def run(repeat: int) -> None:
         cpu = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
         mlx_ms, cpu_ms = _medians([ours, cpu], {"x": x}, repeat)
         print(f"| {name} | {mlx_ms:.3f} | {cpu_ms:.3f} | {mlx_ms / cpu_ms:.2f} |", flush=True)
+    _recurrences(repeat)
 
 
-def _medians(sessions, feeds, repeat: int) -> list[float]:
+def _recurrences(repeat: int) -> None:
+    """Models made of selective scans; with ``claim=auto`` a CPU takes the scans alone."""
+    print("\n| selective scans | claim | load s | MLX ms | ORT CPU ms | ORT CPU / MLX |")
+    print("|---|---|--:|--:|--:|--:|")
+    rng = np.random.default_rng(0)
+    sound = {"x": rng.standard_normal((FRAMES, BANDS, 16)).astype(np.float32)}
+    one = speech.one_scan()
+    cases = [
+        ("one, (442, 16, 256, 16)", one, speech.one_scan_feeds(442, 16), ["auto"], repeat),
+        ("one, (256, 442, 256, 16)", one, speech.one_scan_feeds(256, 442), ["auto"], 2),
+        ("one, (2048, 1, 1536, 16)", speech.one_scan(1536), speech.one_scan_feeds(2048, 1, 1536), ["auto"], 5),
+        ("speech, 120 scans over 442 and 256 steps", speech.model(), sound, ["auto", "all"], 1),
+    ]
+    for name, model, feeds, claims, times in cases:
+        cpu = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
+        for claim in claims:
+            start = time.perf_counter()
+            ours = ort_mlx.session(model, quiet(), claim=claim)
+            load = time.perf_counter() - start
+            mlx_ms, cpu_ms = _medians([ours, cpu], feeds, times, warm=1)
+            print(f"| {name} | {claim} | {load:.2f} | {mlx_ms:.2f} | {cpu_ms:.2f} | {cpu_ms / mlx_ms:.2f} |", flush=True)
+
+
+def _medians(sessions, feeds, repeat: int, warm: int = 3) -> list[float]:
     """Milliseconds of each session, taking turns so that a busy machine is unfair to none."""
     times = [[] for _ in sessions]
-    for number in range(repeat + 3):
+    for number in range(repeat + warm):
         for session, taken in zip(sessions, times):
             start = time.perf_counter()
             session.run(None, feeds)
-            if number >= 3:
+            if number >= warm:
                 taken.append(time.perf_counter() - start)
     return [statistics.median(taken) * 1e3 for taken in times]
