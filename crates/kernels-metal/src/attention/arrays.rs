@@ -2,7 +2,8 @@
 
 use mlx_safe::{Array, Dtype, custom_vjp};
 
-use super::{Attention, KERNEL, Kernel, Sizes, composed, fused, host_op};
+use super::{Attention, KERNEL, Kernel, Sizes, composed, fused, gpu, host_op};
+use crate::gpu::Dialect;
 use crate::{Error, Result};
 
 /// The inputs of an attention. `q`, `k` and `v` have one type: float32, float16 or bfloat16. Sums are in float32.
@@ -40,14 +41,32 @@ pub struct Grads {
 }
 
 impl Attention {
-    /// The kernels of [`forward`](Self::forward) and [`grad`](Self::grad) on the current stream, with names for traces:
-    /// `attention/host` and `attention_grad/host`, say.
+    /// The names, in traces, of [`forward`](Self::forward) and of [`grad`](Self::grad) with its results for `inputs` on the
+    /// current stream: `attention/host` and `attention_grad/host`, say.
     ///
     /// # Errors
-    /// If MLX has no current stream.
-    pub fn kernels(&self) -> Result<[String; 2]> {
-        let kernel = Kernel::with_lse()?;
+    /// If shapes do not fit or MLX has no current stream.
+    pub fn kernels(&self, inputs: &Inputs) -> Result<[String; 2]> {
+        let kernel = self.kernel_with_lse(inputs)?;
         Ok([format!("{KERNEL}/{kernel}"), format!("{KERNEL}_grad/{kernel}")])
+    }
+
+    /// The kernel of [`forward`](Self::forward), and of [`grad`](Self::grad) with its results, for `inputs` on the current
+    /// stream.
+    ///
+    /// # Errors
+    /// If shapes do not fit or MLX has no current stream.
+    pub fn kernel_with_lse(&self, inputs: &Inputs) -> Result<Kernel> {
+        Kernel::with_lse(inputs)
+    }
+
+    /// The kernel of [`apply`](Self::apply), and of [`grad`](Self::grad) without saved results, for `inputs` on the current
+    /// stream.
+    ///
+    /// # Errors
+    /// If shapes do not fit or MLX has no current stream.
+    pub fn kernel(&self, inputs: &Inputs) -> Result<Kernel> {
+        Kernel::without_lse(self, inputs)
     }
 
     /// Adds the attention to the lazy graph. Its derivative by q, k and v is [`grad`](Self::grad), so that it stands inside
@@ -56,7 +75,7 @@ impl Attention {
     /// # Errors
     /// If shapes or types do not fit.
     pub fn forward(&self, inputs: &Inputs) -> Result<Outputs> {
-        self.forward_by(Kernel::with_lse()?, inputs)
+        self.forward_by(Kernel::with_lse(inputs)?, inputs)
     }
 
     /// Y (B, Hq, L, Ev) alone: as [`forward`](Self::forward), and by MLX's own kernels where it has such.
@@ -114,7 +133,7 @@ impl Attention {
     /// If shapes or types do not fit.
     pub fn grad(&self, inputs: &Inputs, dy: &Array, saved: Option<&Outputs>) -> Result<Grads> {
         let kernel = match saved {
-            Some(_) => Kernel::with_lse()?,
+            Some(_) => Kernel::with_lse(inputs)?,
             None => Kernel::without_lse(self, inputs)?,
         };
         self.grad_by(kernel, inputs, dy, saved)
@@ -151,6 +170,8 @@ impl Attention {
     fn emit(&self, kernel: Kernel, inputs: &Inputs) -> Result<Outputs> {
         match kernel {
             Kernel::Host => host_op::forward(*self, inputs),
+            Kernel::Metal => gpu::forward(*self, inputs, Dialect::Metal, &|call| Dialect::Metal.run(call)),
+            Kernel::Cuda => gpu::forward(*self, inputs, Dialect::Cuda, &|call| Dialect::Cuda.run(call)),
             Kernel::Mlx => composed::forward(*self, inputs, inputs.sizes()?),
             Kernel::MlxFused => Err(Error::Kernel { kernel: "attention/mlx_fused", lacks: "log-sum-exp" }),
         }
@@ -165,6 +186,12 @@ impl Attention {
     ) -> Result<Grads> {
         match kernel {
             Kernel::Host => host_op::grad(*self, inputs, dy, saved),
+            Kernel::Metal => {
+                gpu::grad(*self, inputs, dy, saved, Dialect::Metal, &|call| Dialect::Metal.run(call))
+            }
+            Kernel::Cuda => {
+                gpu::grad(*self, inputs, dy, saved, Dialect::Cuda, &|call| Dialect::Cuda.run(call))
+            }
             Kernel::Mlx => composed::grad(*self, inputs, inputs.sizes()?, dy, saved),
             Kernel::MlxFused => fused::grad(*self, inputs, inputs.sizes()?, dy),
         }

@@ -1,11 +1,12 @@
 //! Which of the kernels computes an attention: the one place that chooses.
 
 use std::fmt;
+use std::sync::OnceLock;
 
-use mlx_safe::{DeviceType, Dtype, Stream, cuda};
+use mlx_safe::{Device, DeviceType, Dtype, Property, Stream, cuda};
 
-use super::{Attention, Inputs};
-use crate::Result;
+use super::{Attention, Inputs, gpu};
+use crate::{Emitter, Result};
 
 /// A way to compute an attention and its pullback. All give the same, to rounding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -13,6 +14,10 @@ use crate::Result;
 pub enum Kernel {
     /// Rust on the CPU, with SIMD and threads, as a host op.
     Host,
+    /// Tiles of scores in threadgroup memory, in Metal's language. Sizes above 0, widths up to 256.
+    Metal,
+    /// The same in CUDA C++. Compute capability 9 or 10.
+    Cuda,
     /// MLX's operations on some queries at a time.
     Mlx,
     /// MLX's own attention and its derivative, with sizes filled up to those for which MLX has one kernel. It gives no
@@ -22,10 +27,12 @@ pub enum Kernel {
 
 impl Kernel {
     /// What runs on the current stream when the log-sum-exp is wanted or given.
-    pub(super) fn with_lse() -> Result<Self> {
-        Ok(match Stream::current_device()? {
-            DeviceType::Cpu => Self::Host,
-            DeviceType::Gpu => Self::Mlx,
+    pub(super) fn with_lse(inputs: &Inputs) -> Result<Self> {
+        Ok(match (Emitter::current()?, Stream::current_device()?) {
+            (Emitter::Metal, _) if gpu::takes(&inputs.sizes()?) => Self::Metal,
+            (Emitter::Cuda, _) if gpu::takes(&inputs.sizes()?) && has_room_for_tiles()? => Self::Cuda,
+            (_, DeviceType::Gpu) => Self::Mlx,
+            (_, DeviceType::Cpu) => Self::Host,
         })
     }
 
@@ -34,7 +41,7 @@ impl Kernel {
         let fused = Stream::current_device()? == DeviceType::Gpu
             && cuda::is_available()?
             && Self::is_fused_by_mlx(attention, inputs)?;
-        if fused { Ok(Self::MlxFused) } else { Self::with_lse() }
+        if fused { Ok(Self::MlxFused) } else { Self::with_lse(inputs) }
     }
 
     /// Whether MLX's CUDA kernels take it, forward and backward, once sizes are filled up. What they give for a query that
@@ -50,11 +57,24 @@ impl Kernel {
     }
 }
 
-/// As in traces: `host`, `mlx`, `mlx_fused`.
+/// Whether a group of the CUDA device has the 227 KiB of shared memory that tiles may take.
+fn has_room_for_tiles() -> Result<bool> {
+    static ROOM: OnceLock<bool> = OnceLock::new();
+    if let Some(&room) = ROOM.get() {
+        return Ok(room);
+    }
+    let info = Device::GPU.info()?;
+    let room = matches!(info.get("compute_capability_major"), Some(Property::Number(9 | 10)));
+    Ok(*ROOM.get_or_init(|| room))
+}
+
+/// As in traces: `host`, `metal`, `cuda`, `mlx`, `mlx_fused`.
 impl fmt::Display for Kernel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Host => "host",
+            Self::Metal => "metal",
+            Self::Cuda => "cuda",
             Self::Mlx => "mlx",
             Self::MlxFused => "mlx_fused",
         })

@@ -12,6 +12,7 @@
 mod arrays;
 mod composed;
 mod fused;
+mod gpu;
 pub mod host;
 mod host_op;
 mod kernel;

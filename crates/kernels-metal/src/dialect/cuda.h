@@ -13,6 +13,8 @@ typedef long long int64;
   float* name = reinterpret_cast<float*>(name##_fours)
 #define KERNEL_INLINE __device__ __forceinline__
 #define UNROLL _Pragma("unroll")
+#define UNROLL_TWICE _Pragma("unroll 2")
+#define UNROLL_FOURFOLD _Pragma("unroll 4")
 #define KEEP_LOOP _Pragma("unroll 1")
 #define BARRIER() __syncthreads()
 #define SHUFFLE_XOR(value, mask) __shfl_xor_sync(0xffffffffu, value, mask)
@@ -20,6 +22,9 @@ typedef long long int64;
 #define thread_position_in_threadgroup threadIdx
 #define LOG2_E 1.4426950408889634f
 #define LN_2 0.6931471805599453f
+#define MINUS_INFINITY __int_as_float(0xff800000)
+
+KERNEL_INLINE float natural_log(float x) { return logf(x); }
 
 // 2^x; 0 where that is below the normal numbers. Relative error 2^-22.5 or less.
 KERNEL_INLINE float power_of_two(float x) {

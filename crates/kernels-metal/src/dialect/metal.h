@@ -7,11 +7,16 @@ typedef long int64;
   threadgroup float* name = reinterpret_cast<threadgroup float*>(&name##_fours[0])
 #define KERNEL_INLINE inline
 #define UNROLL _Pragma("clang loop unroll(full)")
+#define UNROLL_TWICE _Pragma("clang loop unroll_count(2)")
+#define UNROLL_FOURFOLD _Pragma("clang loop unroll_count(4)")
 #define KEEP_LOOP _Pragma("clang loop unroll(disable)")
 #define BARRIER() threadgroup_barrier(mem_flags::mem_threadgroup)
 #define SHUFFLE_XOR(value, mask) simd_shuffle_xor(value, ushort(mask))
 #define LOG2_E 1.4426950408889634f
 #define LN_2 0.6931471805599453f
+#define MINUS_INFINITY (-INFINITY)
+
+inline float natural_log(float x) { return metal::precise::log(x); }
 
 // 2^x.
 inline float power_of_two(float x) { return metal::exp2(x); }

@@ -201,3 +201,63 @@ fn every_kernel_has_its_derivative() {
         }
     }
 }
+
+/// The kernels that the current device has for `case`.
+fn check_chosen<T: Real>(case: Case) {
+    let [saved, alone] = chosen(case, T::of(0.0));
+    check::<T>(case, saved);
+    if alone != saved {
+        check::<T>(case, alone);
+    }
+}
+
+fn chosen<T: Real>(case: Case, zero: T) -> [Kernel; 2] {
+    let s = case.sizes;
+    let zeros = |shape: [usize; 4]| {
+        Array::from_slice(&vec![zero; shape.iter().product()], &shape.map(|n| n as i32)).unwrap()
+    };
+    let inputs = Inputs {
+        q: zeros([s.batch, s.heads, s.queries, s.width]),
+        k: zeros([s.batch, s.key_heads, s.keys, s.width]),
+        v: zeros([s.batch, s.key_heads, s.keys, s.value_width]),
+        mask: case.mask.map(|(shape, _)| {
+            Array::from_slice(&[true], &[1; 4]).unwrap().broadcast_to(&shape.map(|n| n as i32)).unwrap()
+        }),
+    };
+    [case.attention.kernel_with_lse(&inputs).unwrap(), case.attention.kernel(&inputs).unwrap()]
+}
+
+#[test]
+fn the_kernels_of_the_device_agree_with_float64() {
+    let of_all_types = |case: Case| {
+        check_chosen::<f32>(case);
+        check_chosen::<f16>(case);
+        check_chosen::<bf16>(case);
+    };
+    for width in [7, 64, 80, 128, 256] {
+        check_chosen::<f32>(case(90, 133, width).heads(2, 2));
+        check_chosen::<f32>(case(133, 90, width).heads(2, 1).causal());
+    }
+    for case in [case(65, 67, 40).value_width(64), case(130, 257, 64).batch(2).heads(14, 2).causal()] {
+        of_all_types(case);
+    }
+    for length in [1, 63, 64, 65, 129] {
+        check_chosen::<f32>(case(length, 130, 64));
+        check_chosen::<f32>(case(130, length, 64).causal());
+        check_chosen::<bf16>(case(length, 130, 64));
+    }
+    for shape in [[2, 4, 66, 135], [2, 1, 1, 135], [1, 1, 66, 1], [1, 1, 66, 130], [1, 4, 1, 3]] {
+        for kind in [Kind::Bool, Kind::Float, Kind::Nothing] {
+            let case = case(66, 135, 48).batch(2).heads(4, 2).mask(shape, kind);
+            check_chosen::<f32>(case);
+            check_chosen::<f32>(case.causal());
+        }
+    }
+    of_all_types(case(66, 135, 48).mask([1, 1, 66, 135], Kind::Float));
+    for scale in [0.0, 1e-30, 1e-6, -1.0] {
+        check_chosen::<f32>(case(70, 140, 48).scale(scale));
+    }
+    for empty in [case(0, 5, 8), case(5, 0, 8), case(5, 5, 8).batch(0), case(5, 7, 8).value_width(0)] {
+        check_chosen::<f32>(empty);
+    }
+}
