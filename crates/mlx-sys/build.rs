@@ -18,9 +18,18 @@ fn main() {
             fail(&format!("{} is missing: run `cargo xtask deps` first", needed.display()));
         }
     }
+    find_libclang(&deps.join("libclang"));
     compile(&manifest, &mlx, &mlx_c);
     bind(&manifest, &mlx_c, &out);
     link(&mlx.join("lib"), &out);
+}
+
+/// Cargo's configuration names it only to builds that start inside this workspace.
+fn find_libclang(unpacked: &Path) {
+    if env::var_os("LIBCLANG_PATH").is_none() && unpacked.exists() {
+        // SAFETY: this process has one thread yet.
+        unsafe { env::set_var("LIBCLANG_PATH", unpacked) };
+    }
 }
 
 /// mlx-c and the bridge, as one static library.
