@@ -4,6 +4,7 @@
 //! composed forms themselves are tested against float64. The `host` modules are plain Rust over slices and need no MLX.
 #![deny(unsafe_code)]
 
+mod arguments;
 pub mod attention;
 mod emitter;
 mod error;

@@ -3,8 +3,11 @@
 use mlx_safe::{Array, Dtype, custom_vjp};
 
 use super::{Attention, KERNEL, Kernel, Sizes, composed, fused, gpu, host_op};
+use crate::arguments::Arguments;
 use crate::gpu::Dialect;
 use crate::{Error, Result};
+
+const ARGUMENTS: Arguments = Arguments(KERNEL);
 
 /// The inputs of an attention. `q`, `k` and `v` have one type: float32, float16 or bfloat16. Sums are in float32.
 #[derive(Clone, Debug)]
@@ -153,15 +156,15 @@ impl Attention {
         let sizes = inputs.sizes()?;
         let y = [sizes.batch, sizes.heads, sizes.queries, sizes.value_width];
         let of_y = |name, array: &Array| {
-            shape(name, array, &y)?;
+            ARGUMENTS.shape(name, array, &y)?;
             inputs.same_type(name, array)
         };
         of_y("dy", dy)?;
         if let Some(saved) = saved {
             of_y("y", &saved.y)?;
-            shape("lse", &saved.lse, &y[..3])?;
+            ARGUMENTS.shape("lse", &saved.lse, &y[..3])?;
             if saved.lse.dtype() != Dtype::Float32 {
-                return Err(dtype("lse", &saved.lse, "float32"));
+                return Err(ARGUMENTS.dtype("lse", &saved.lse, "float32"));
             }
         }
         self.emit_grad(kernel, inputs, dy, saved)
@@ -214,15 +217,15 @@ impl Inputs {
         let [batch, heads, queries, width] = [b, hq, l, e].map(|n| n as usize);
         let [key_heads, keys, value_width] = [hk, s, ev].map(|n| n as usize);
         let sizes = Sizes { batch, heads, key_heads, queries, keys, width, value_width };
-        shape("k", &self.k, &[batch, key_heads, keys, width])?;
-        shape("v", &self.v, &[batch, key_heads, keys, value_width])?;
+        ARGUMENTS.shape("k", &self.k, &[batch, key_heads, keys, width])?;
+        ARGUMENTS.shape("v", &self.v, &[batch, key_heads, keys, value_width])?;
         sizes.check()?;
-        float("q", &self.q)?;
+        ARGUMENTS.float("q", &self.q)?;
         self.same_type("k", &self.k)?;
         self.same_type("v", &self.v)?;
         if let Some(mask) = &self.mask {
             if mask.dtype() != Dtype::Bool {
-                float("mask", mask)?;
+                ARGUMENTS.float("mask", mask)?;
             }
             sizes.mask(mask.shape())?;
         }
@@ -239,25 +242,10 @@ impl Inputs {
     }
 
     fn same_type(&self, name: &'static str, array: &Array) -> Result<()> {
-        if array.dtype() == self.q.dtype() { Ok(()) } else { Err(dtype(name, array, "the type of q")) }
+        if array.dtype() == self.q.dtype() {
+            Ok(())
+        } else {
+            Err(ARGUMENTS.dtype(name, array, "the type of q"))
+        }
     }
-}
-
-fn shape(name: &'static str, array: &Array, wanted: &[usize]) -> Result<()> {
-    let wanted: Vec<i32> = wanted.iter().map(|&n| n as i32).collect();
-    if array.shape() == wanted {
-        return Ok(());
-    }
-    Err(Error::Shape { kernel: KERNEL, array: name, shape: array.shape().into(), wanted })
-}
-
-fn float(name: &'static str, array: &Array) -> Result<()> {
-    match array.dtype() {
-        Dtype::Float32 | Dtype::Float16 | Dtype::Bfloat16 => Ok(()),
-        _ => Err(dtype(name, array, "float32, float16 or bfloat16")),
-    }
-}
-
-fn dtype(array: &'static str, found: &Array, wanted: &'static str) -> Error {
-    Error::Dtype { kernel: KERNEL, array, dtype: found.dtype(), wanted }
 }

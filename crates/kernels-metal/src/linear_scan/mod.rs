@@ -10,9 +10,11 @@ mod host_op;
 
 use mlx_safe::{Array, Dtype, concatenate, custom_vjp, zeros};
 
+use crate::arguments::Arguments;
 use crate::{Emitter, Error, Result};
 
 const KERNEL: &str = "linear_scan";
+const ARGUMENTS: Arguments = Arguments(KERNEL);
 
 /// The recurrence as one operation; it can be differentiated by all its inputs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -122,18 +124,9 @@ impl Inputs {
         let Some((_, inner)) = u.shape().split_first() else {
             return Err(Error::Axes { kernel: KERNEL, array: "u", shape: vec![], axes: "(T, M...)" });
         };
-        let wanted = |array, found: &Array, wanted| Error::Dtype {
-            kernel: KERNEL,
-            array,
-            dtype: found.dtype(),
-            wanted,
-        };
-        let float = |x: &Array| matches!(x.dtype(), Dtype::Float32 | Dtype::Float16 | Dtype::Bfloat16);
-        if !float(u) {
-            return Err(wanted("u", u, "float32, float16 or bfloat16"));
-        }
+        ARGUMENTS.float("u", u)?;
         if a.dtype() != u.dtype() {
-            return Err(wanted("a", a, "the type of u"));
+            return Err(ARGUMENTS.dtype("a", a, "the type of u"));
         }
         let fits = a.ndim() <= u.ndim()
             && a.shape().iter().rev().zip(u.shape().iter().rev()).all(|(&n, &m)| n == m || n == 1);
@@ -149,8 +142,10 @@ impl Inputs {
                 let (shape, wanted) = (h0.shape().into(), inner.into());
                 return Err(Error::Shape { kernel: KERNEL, array: "h0", shape, wanted });
             }
-            Some(h0) if !float(h0) => return Err(wanted("h0", h0, "float32, float16 or bfloat16")),
-            Some(h0) => h0.astype(Dtype::Float32)?,
+            Some(h0) => {
+                ARGUMENTS.float("h0", h0)?;
+                h0.astype(Dtype::Float32)?
+            }
             None => zeros(inner, Dtype::Float32)?,
         };
         Ok(vec![a, u.clone(), h0])

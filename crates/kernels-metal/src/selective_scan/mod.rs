@@ -15,9 +15,11 @@ mod host_op;
 
 use mlx_safe::{Array, Dtype, custom_vjp};
 
+use crate::arguments::Arguments;
 use crate::{Emitter, Error, Result};
 
 const KERNEL: &str = "selective_scan";
+const ARGUMENTS: Arguments = Arguments(KERNEL);
 
 /// The selective scan as one operation. Its derivative is [`grad`](Self::grad), so that it stands inside [`mlx_safe::grad`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -121,9 +123,9 @@ impl SelectiveScan {
     /// If shapes or types do not fit.
     pub fn grad(&self, inputs: &Inputs, dy: &Array, dh: Option<&Array>) -> Result<Grads> {
         let sizes = inputs.sizes()?;
-        shape("dy", dy, &[sizes.steps, sizes.batch, sizes.channels])?;
+        ARGUMENTS.shape("dy", dy, &[sizes.steps, sizes.batch, sizes.channels])?;
         if let Some(dh) = dh {
-            shape("dh", dh, &[sizes.batch, sizes.channels, sizes.states])?;
+            ARGUMENTS.shape("dh", dh, &[sizes.batch, sizes.channels, sizes.states])?;
         }
         let dh = dh.map(|dh| dh.astype(Dtype::Float32)).transpose()?;
         let dy = dy.astype(inputs.x.dtype())?;
@@ -179,20 +181,20 @@ impl Inputs {
         };
         let [_, states] = *self.a.shape() else { return Err(axes("a", self.a.shape(), "(D, N)")) };
         let [steps, batch, channels, states] = [steps, batch, channels, states].map(|n| n as usize);
-        shape("dt", &self.dt, &[steps, batch, channels])?;
-        shape("b", &self.b, &[steps, batch, states])?;
-        shape("c", &self.c, &[steps, batch, states])?;
-        shape("a", &self.a, &[channels, states])?;
+        ARGUMENTS.shape("dt", &self.dt, &[steps, batch, channels])?;
+        ARGUMENTS.shape("b", &self.b, &[steps, batch, states])?;
+        ARGUMENTS.shape("c", &self.c, &[steps, batch, states])?;
+        ARGUMENTS.shape("a", &self.a, &[channels, states])?;
         for (name, array) in [("x", &self.x), ("a", &self.a)] {
-            float(name, array)?;
+            ARGUMENTS.float(name, array)?;
         }
         if let Some(h0) = &self.h0 {
-            shape("h0", h0, &[batch, channels, states])?;
-            float("h0", h0)?;
+            ARGUMENTS.shape("h0", h0, &[batch, channels, states])?;
+            ARGUMENTS.float("h0", h0)?;
         }
         for (name, array) in [("dt", &self.dt), ("b", &self.b), ("c", &self.c)] {
             if array.dtype() != self.x.dtype() {
-                return Err(dtype(name, array, "the type of x"));
+                return Err(ARGUMENTS.dtype(name, array, "the type of x"));
             }
         }
         Ok(Sizes { steps, batch, channels, states })
@@ -222,23 +224,4 @@ fn sizes(primals: &[Array]) -> Result<Sizes> {
     let (x, a) = (&primals[1], &primals[4]);
     let [steps, batch, channels, states] = [x.dim(0)?, x.dim(1)?, x.dim(2)?, a.dim(1)?].map(|n| n as usize);
     Ok(Sizes { steps, batch, channels, states })
-}
-
-fn shape(name: &'static str, array: &Array, wanted: &[usize]) -> Result<()> {
-    let wanted: Vec<i32> = wanted.iter().map(|&n| n as i32).collect();
-    if array.shape() == wanted {
-        return Ok(());
-    }
-    Err(Error::Shape { kernel: KERNEL, array: name, shape: array.shape().into(), wanted })
-}
-
-fn float(name: &'static str, array: &Array) -> Result<()> {
-    match array.dtype() {
-        Dtype::Float32 | Dtype::Float16 | Dtype::Bfloat16 => Ok(()),
-        _ => Err(dtype(name, array, "float32, float16 or bfloat16")),
-    }
-}
-
-fn dtype(array: &'static str, found: &Array, wanted: &'static str) -> Error {
-    Error::Dtype { kernel: KERNEL, array, dtype: found.dtype(), wanted }
 }
