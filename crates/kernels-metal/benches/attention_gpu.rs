@@ -3,9 +3,10 @@
 //! takes more than a shorter one; memory is MLX's peak beyond inputs and outputs.
 #![allow(clippy::unwrap_used)] // A bench: it stops where something fails.
 
-use std::time::Instant;
+mod measure;
 
 use kernels_metal::attention::{Attention, Inputs};
+use measure::{extra_bytes, one_more_ms};
 use mlx_safe::fast::{Mask, scaled_dot_product_attention};
 use mlx_safe::{Array, DeviceType, Dtype, Stream, eval, memory, random, vjp};
 
@@ -35,32 +36,12 @@ fn theirs(causal: bool, list: &[Array]) -> Vec<Array> {
 }
 
 fn time(few: usize, call: &dyn Fn() -> Vec<Array>) -> f64 {
-    let batch = |calls: usize| {
-        let mut times: Vec<f64> = (0..6)
-            .map(|_| {
-                let start = Instant::now();
-                let outputs: Vec<Array> = (0..calls).flat_map(|_| call()).collect();
-                eval(&outputs).unwrap();
-                start.elapsed().as_secs_f64() * 1e3
-            })
-            .skip(1)
-            .collect();
-        times.sort_by(f64::total_cmp);
-        times[times.len() / 2]
-    };
-    let short = batch(few);
-    (batch(3 * few) - short) / (2 * few) as f64
+    one_more_ms(few, 5, |count| (0..count).flat_map(|_| call()).collect())
 }
 
-/// Peak megabytes of one call beyond what was there and what it gives.
+/// Megabytes beyond inputs and outputs.
 fn extra(call: &dyn Fn() -> Vec<Array>) -> f64 {
-    memory::clear_cache().unwrap();
-    let before = memory::active().unwrap();
-    memory::reset_peak().unwrap();
-    let outputs = call();
-    eval(&outputs).unwrap();
-    let kept: usize = outputs.iter().map(Array::nbytes).sum();
-    memory::peak().unwrap().saturating_sub(before + kept) as f64 / 1e6
+    extra_bytes(call) / 1e6
 }
 
 fn main() {

@@ -5,11 +5,12 @@
 //! outputs, as a share of T B D N floats.
 #![allow(clippy::unwrap_used)] // A bench: it stops where something fails.
 
-use std::time::Instant;
+mod measure;
 
 use kernels_metal::Emitter;
 use kernels_metal::selective_scan::{Inputs, SelectiveScan};
-use mlx_safe::{Array, DeviceType, Dtype, Stream, compile, eval, memory, random, zeros};
+use measure::{extra_bytes, one_more_ms};
+use mlx_safe::{Array, DeviceType, Dtype, Stream, compile, eval, random, zeros};
 
 /// Bytes per second and exponentials per second of an NVIDIA H200, measured there by copies and by a loop of `ex2`.
 const H200: (f64, f64) = (4.3e12, 4.2e12);
@@ -35,39 +36,16 @@ fn inputs([t, b, d, n]: [i32; 4]) -> Vec<Array> {
     list
 }
 
-/// Milliseconds of one more call, from the medians of chains of `few` and of three times as many. The last output of a call
-/// goes into the next one.
+/// Milliseconds of a call in a chain: the last output of each goes into the next one.
 fn time(few: usize, state: &Array, call: impl Fn(usize, &Array) -> Vec<Array>) -> f64 {
-    let chain = |calls: usize| {
-        let mut times: Vec<f64> = (0..16)
-            .map(|_| {
-                let start = Instant::now();
-                let mut outputs = vec![state.clone()];
-                for i in 0..calls {
-                    let more = call(i, &outputs[outputs.len() - 1]);
-                    outputs.extend(more);
-                }
-                eval(&outputs).unwrap();
-                start.elapsed().as_secs_f64() * 1e3
-            })
-            .skip(1)
-            .collect();
-        times.sort_by(f64::total_cmp);
-        times[times.len() / 2]
-    };
-    let short = chain(few);
-    (chain(3 * few) - short) / (2 * few) as f64
-}
-
-/// Peak bytes of one call beyond what was there and what it gives.
-fn extra(call: impl Fn() -> Vec<Array>) -> f64 {
-    memory::clear_cache().unwrap();
-    let before = memory::active().unwrap();
-    memory::reset_peak().unwrap();
-    let outputs = call();
-    eval(&outputs).unwrap();
-    let kept: usize = outputs.iter().map(Array::nbytes).sum();
-    memory::peak().unwrap().saturating_sub(before + kept) as f64
+    one_more_ms(few, 15, |count| {
+        let mut outputs = vec![state.clone()];
+        for i in 0..count {
+            let more = call(i, &outputs[outputs.len() - 1]);
+            outputs.extend(more);
+        }
+        outputs
+    })
 }
 
 fn main() {
@@ -110,7 +88,7 @@ fn main() {
         eval([&state]).unwrap();
         let forward = |i: usize, h0: &Array| forward.apply(&with(i, &[h0])).unwrap();
         let gradient = |i: usize, dh: &Array| gradient.apply(&with(i, &[&state, dh])).unwrap();
-        let share = extra(|| gradient(0, &state)) / (4.0 * t * b * d * n) * 100.0;
+        let share = extra_bytes(|| gradient(0, &state)) / (4.0 * t * b * d * n) * 100.0;
         let few = if small { 64 } else { 8 };
         let (fast, slow) = (time(few, &state, forward), time(few, &state, gradient));
         println!(
