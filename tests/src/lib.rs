@@ -49,6 +49,14 @@ pub fn session(model: &[u8], options: &[(&str, &str)]) -> ort::Result<Session> {
         .commit_from_memory(model)
 }
 
+/// A session on ONNX Runtime's own CPU provider alone.
+///
+/// # Errors
+/// What ONNX Runtime says.
+pub fn cpu_session(model: &[u8]) -> ort::Result<Session> {
+    Session::builder(environment())?.commit_from_memory(model)
+}
+
 /// `graph` as a model of `opset`.
 pub fn model(graph: &Graph<'_>, opset: i64) -> Vec<u8> {
     write_bytes(graph, &BTreeMap::from([(String::new(), opset)]), 8)

@@ -2,6 +2,7 @@
 //!
 //! This crate builds before `.deps` exists, so it depends on no other crate of the workspace.
 
+mod bench;
 mod check_macos;
 mod deps;
 mod doctor;
@@ -42,7 +43,7 @@ enum Command {
     /// Print the README's table of real models
     Models(models::PassedOn),
     /// Run the benchmarks
-    Bench(models::PassedOn),
+    Bench(bench::Args),
     /// Compile and link the C++ part for macOS, from any system
     CheckMacos,
     /// Check the house rules
@@ -62,7 +63,7 @@ fn main() -> ExitCode {
         Command::Run(args) => models::run(&layout, &args),
         Command::Check(args) => models::check(&layout, &args),
         Command::Models(args) => models::models(&layout, &args),
-        Command::Bench(args) => models::bench(&layout, &args),
+        Command::Bench(args) => bench::run(&layout, &args),
         Command::CheckMacos => check_macos::run(&layout),
         Command::Tidy => tidy::run(&layout),
         Command::Test => test::run(&layout),

@@ -1,4 +1,4 @@
-//! The commands that run models: `run`, `check`, `models`, `demo` and `bench`. Each builds the plugin and hands over to Python,
+//! The commands that run models: `run`, `check`, `models` and `demo`. Each builds the plugin and hands over to Python,
 //! where people use onnxruntime most.
 
 use std::ffi::OsString;
@@ -8,7 +8,7 @@ use anyhow::Result;
 use crate::deps;
 use crate::layout::Layout;
 use crate::plugin::{Plugin, Profile};
-use crate::step::{cargo, must, step};
+use crate::step::{must, step};
 
 /// Arguments handed on as they are.
 #[derive(clap::Args)]
@@ -38,21 +38,6 @@ pub fn demo(layout: &Layout, args: &PassedOn) -> Result<()> {
     step("fetch the dependencies", || deps::run(layout, &deps::Args::default()))?;
     let plugin = step("build the plugin", || Plugin::build(layout, Profile::Release))?;
     step("run real models", || must(plugin.python(layout).args(["-m", "zoo", "demo"]).args(&args.arguments)))
-}
-
-/// `cargo xtask bench`: Rust's benchmarks, then sessions against ONNX Runtime's CPU provider.
-pub fn bench(layout: &Layout, args: &PassedOn) -> Result<()> {
-    deps::run(layout, &deps::Args::default())?;
-    let plugin = Plugin::build(layout, Profile::Release)?;
-    step("benchmarks of the crates", || {
-        must(cargo(layout).args(["bench", "--workspace", "--exclude", "xtask", "--benches"]))
-    })?;
-    step("sessions, MLX against ONNX Runtime's CPU provider", || {
-        // These pin OpenBLAS to a processor's kernels, which on another one are slow.
-        let mut python = plugin.python(layout);
-        python.env_remove("OPENBLAS_CORETYPE").env_remove("OPENBLAS_L2_SIZE");
-        must(python.args(["-m", "zoo", "bench"]).args(&args.arguments))
-    })
 }
 
 fn command(layout: &Layout, module: &str, name: &str, args: &PassedOn) -> Result<()> {

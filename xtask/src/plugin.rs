@@ -1,6 +1,6 @@
 //! The plugin as built here, and Python set up to use it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
@@ -62,6 +62,11 @@ impl Plugin {
         let newest =
             built.into_iter().filter_map(|path| Some((path.metadata().ok()?.modified().ok()?, path))).max();
         newest.map(|(_, library)| Self { library })
+    }
+
+    /// Its file.
+    pub fn library(&self) -> &Path {
+        &self.library
     }
 
     /// The tests' Python with the plugin and the packages under `python/` at hand.

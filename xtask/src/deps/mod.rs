@@ -25,7 +25,7 @@ use anyhow::{Context, Result, bail};
 use crate::layout::Layout;
 use host::Host;
 use lock::{Lock, Locked};
-use mlx::Flavour;
+pub use mlx::Flavour;
 use part::Part;
 use pip::Fetcher;
 use progress::Progress;
@@ -54,6 +54,13 @@ pub struct Args {
     /// Make every part anew (downloads whose hash is right are kept)
     #[arg(long)]
     force: bool,
+}
+
+impl Args {
+    /// `flavour` beside the active one.
+    pub fn beside(flavour: Flavour) -> Self {
+        Self { mlx: Some(flavour), keep_active: true, force: false }
+    }
 }
 
 /// Puts everything in place.
