@@ -1,11 +1,11 @@
 //! A cluster, ready to run: a program between the caller's tensors.
 
-use mlx_safe::{Array, DeviceType};
+use mlx_safe::{Array, DeviceType, Loans};
 use onnx_graph::{ElementType, Graph, ValueId};
 
 use crate::compile::Compiler;
-use crate::engine::{OutputSink, TensorView};
 use crate::host::{HostTensor, shape_i32};
+use crate::io::{Elements, OutputSink, TensorView, Traffic};
 use crate::lowering::Value;
 use crate::program::Program;
 use crate::rewrite::{self, Rules};
@@ -16,6 +16,7 @@ use crate::{Error, ShapeMode, dtype};
 pub(crate) struct ClusterProgram {
     program: Program,
     inputs: Vec<Input>,
+    device: DeviceType,
     /// The most bytes that one array may take.
     limit: usize,
 }
@@ -37,7 +38,7 @@ impl ClusterProgram {
         rewrite::apply(&mut graph, rules, device)?;
         let program = Compiler::new(device).program(&graph)?;
         let inputs = graph.inputs().iter().map(|&id| input(&graph, id)).collect::<Result<_, _>>()?;
-        Ok(Self { program, inputs, limit: mlx_safe::memory::limit()? })
+        Ok(Self { program, inputs, device, limit: mlx_safe::memory::limit()? })
     }
 
     /// How the program may be compiled.
@@ -46,19 +47,54 @@ impl ClusterProgram {
     }
 
     /// Runs on `inputs`, one for each of the graph's inputs in order, and writes every output.
-    pub(crate) fn run(&self, inputs: &[TensorView<'_>], sink: &mut dyn OutputSink) -> Result<(), Error> {
+    pub(crate) fn run(&self, inputs: &[TensorView<'_>], sink: &mut dyn OutputSink) -> Result<Traffic, Error> {
         if inputs.len() != self.inputs.len() {
             let detail =
                 format!("the program takes {} inputs, {} were given", self.inputs.len(), inputs.len());
             return Err(Error::Input { index: inputs.len(), detail });
         }
-        let mut values = Vec::with_capacity(inputs.len());
-        for (index, (view, input)) in inputs.iter().zip(&self.inputs).enumerate() {
-            values.push(bind(index, view, input)?);
+        mlx_safe::lend(|loans| {
+            let mut values = Vec::with_capacity(inputs.len());
+            for (index, (view, input)) in inputs.iter().zip(&self.inputs).enumerate() {
+                values.push(bind(index, view, input, loans)?);
+            }
+            let mut run = Run::new(self.limit);
+            let outputs = self.program.call(values, &mut run)?;
+            let copied_out = self.deliver(&outputs, &mut run, loans, sink)?;
+            let mlx_safe::Traffic { copied, lent } = loans.traffic();
+            Ok(Traffic { copied_in: copied, read_in_place: lent, copied_out })
+        })
+    }
+
+    /// Computes everything and hands it over; how many bytes that were.
+    fn deliver(
+        &self,
+        outputs: &[Value],
+        run: &mut Run,
+        loans: &Loans<'_>,
+        sink: &mut dyn OutputSink,
+    ) -> Result<usize, Error> {
+        let mut arrays = Vec::with_capacity(outputs.len());
+        for value in outputs {
+            let array = value.array().map_err(|e| Error::Bug(e.to_string()))?;
+            // A GPU rearranges while it computes; on a CPU the copy to the caller does so on its way.
+            arrays.push(if self.device == DeviceType::Gpu { array.contiguous()? } else { array.clone() });
         }
-        let mut run = Run::new(self.limit);
-        let outputs = self.program.call(values, &mut run)?;
-        deliver(&outputs, &mut run, sink)
+        run.settle(&arrays)?;
+        // The caller may have bound an input's memory to an output: nothing is read from there once outputs are written.
+        for array in arrays.iter_mut().filter(|array| loans.hold(array)) {
+            let (dtype, shape) = (array.dtype(), array.shape().to_vec());
+            *array = array.with_bytes(|data| Array::from_bytes(dtype, &shape, data))??;
+        }
+        let mut bytes = 0;
+        for (index, array) in arrays.iter().enumerate() {
+            let shape: Vec<usize> = array.shape().iter().map(|&d| d as usize).collect();
+            let element = dtype::to_onnx(array.dtype());
+            sink.write(index, element, &shape, Elements::of(array))
+                .map_err(|source| Error::Output { index, source })?;
+            bytes += array.nbytes();
+        }
+        Ok(bytes)
     }
 }
 
@@ -69,7 +105,12 @@ fn input(graph: &Graph<'_>, id: ValueId) -> Result<Input, Error> {
     Ok(Input { element, name: value.name.clone() })
 }
 
-fn bind(index: usize, view: &TensorView<'_>, input: &Input) -> Result<Value, Error> {
+fn bind<'env>(
+    index: usize,
+    view: &TensorView<'env>,
+    input: &Input,
+    loans: &Loans<'env>,
+) -> Result<Value, Error> {
     let fail = |detail: String| Error::Input { index, detail: format!("'{}' {detail}", input.name) };
     if view.element != input.element {
         return Err(fail(format!("is {}, the model takes {}", view.element, input.element)));
@@ -80,23 +121,6 @@ fn bind(index: usize, view: &TensorView<'_>, input: &Input) -> Result<Value, Err
     let host = follow.then(|| HostTensor::from_bytes(view.element, view.shape, view.data)).flatten();
     Ok(match host {
         Some(host) => Value::host(host),
-        None => Value::device(Array::from_bytes(dtype, &shape, view.data)?),
+        None => Value::device(loans.array(dtype, &shape, view.data)?),
     })
-}
-
-fn deliver(outputs: &[Value], run: &mut Run, sink: &mut dyn OutputSink) -> Result<(), Error> {
-    let mut arrays = Vec::with_capacity(outputs.len());
-    for value in outputs {
-        let array = value.array().map_err(|e| Error::Bug(e.to_string()))?;
-        arrays.push(array.contiguous()?);
-    }
-    run.settle(&arrays)?;
-    for (index, array) in arrays.iter().enumerate() {
-        let shape: Vec<usize> = array.shape().iter().map(|&d| d as usize).collect();
-        let element = dtype::to_onnx(array.dtype());
-        array
-            .with_bytes(|data| sink.write(index, element, &shape, data))?
-            .map_err(|source| Error::Output { index, source })?;
-    }
-    Ok(())
 }

@@ -3,41 +3,16 @@
 use std::sync::Arc;
 
 use mlx_safe::Device;
-use onnx_graph::{Cluster, ElementType, Graph, Node, NodeId};
+use onnx_graph::{Cluster, Graph, Node, NodeId};
 
 use crate::cluster::ClusterProgram;
+use crate::io::{OutputSink, TensorView, Traffic};
 use crate::rewrite::{self, Fused, Rules};
 use crate::worker::{Remote, Worker};
 use crate::{
     ClaimPolicy, Claims, Decline, DeviceChoice, Error, Fusion, NodeRef, Options, SelectiveScanChoice,
     ShapeMode, policy, registry,
 };
-
-/// A tensor of the caller's, read during a run.
-#[derive(Clone, Copy, Debug)]
-pub struct TensorView<'a> {
-    /// Element type.
-    pub element: ElementType,
-    /// Sizes; empty for a scalar.
-    pub shape: &'a [usize],
-    /// The elements, row-major in the host's byte order.
-    pub data: &'a [u8],
-}
-
-/// Where a run puts its results.
-pub trait OutputSink: Send {
-    /// Takes output `index`: makes room for `shape` elements and copies `data` there.
-    ///
-    /// # Errors
-    /// Whatever keeps the caller from making room.
-    fn write(
-        &mut self,
-        index: usize,
-        element: ElementType,
-        shape: &[usize],
-        data: &[u8],
-    ) -> Result<(), Box<dyn std::error::Error + Send + Sync>>;
-}
 
 /// One session's device and policy. Cheap to clone.
 #[derive(Clone)]
@@ -174,11 +149,12 @@ impl Executable {
         self.shape_mode
     }
 
-    /// Runs on `inputs`, which follow the graph's inputs and then the outer-scope values that it reads.
+    /// Runs on `inputs`, which follow the graph's inputs and then the outer-scope values that it reads. Nothing refers to them
+    /// afterwards.
     ///
     /// # Errors
     /// If an input has the wrong type, a node cannot work with its values, or the sink refuses an output.
-    pub fn run(&self, inputs: &[TensorView<'_>], outputs: &mut dyn OutputSink) -> Result<(), Error> {
+    pub fn run(&self, inputs: &[TensorView<'_>], outputs: &mut dyn OutputSink) -> Result<Traffic, Error> {
         self.program.with(|program| program.run(inputs, outputs))?
     }
 }

@@ -15,6 +15,7 @@ mod dtype;
 mod engine;
 mod error;
 mod host;
+mod io;
 mod lowering;
 mod op;
 mod ops;
@@ -30,7 +31,8 @@ mod testing;
 mod worker;
 
 pub use claim::{Claims, Fusion, NodeRef};
-pub use engine::{Engine, Executable, OutputSink, TensorView, gpu_available, mlx_version};
+pub use engine::{Engine, Executable, gpu_available, mlx_version};
 pub use error::{Decline, DeclineCode, Error, LowerError};
+pub use io::{Elements, OutputSink, TensorView, Traffic};
 pub use op::ShapeMode;
 pub use options::{ClaimPolicy, DeviceChoice, OptionError, Options, SelectiveScanChoice};

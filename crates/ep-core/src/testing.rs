@@ -20,7 +20,7 @@ use onnx_graph::{
 use ort::session::{Session, SessionInputValue, builder::GraphOptimizationLevel};
 use ort::value::TensorElementType;
 
-use crate::{Engine, Options, OutputSink, TensorView};
+use crate::{Elements, Engine, Options, OutputSink, TensorView};
 
 pub(crate) mod graphs;
 mod in_scan;
@@ -318,9 +318,9 @@ pub(crate) fn run_ours(graph: &Graph<'_>, inputs: &[&Tensor<'_>]) -> Result<Vec<
             index: usize,
             element: ElementType,
             shape: &[usize],
-            data: &[u8],
+            elements: Elements<'_>,
         ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
-            self.0[index] = Some(Tensor::new(element, shape, data.to_vec())?);
+            self.0[index] = Some(Tensor::new(element, shape, elements.to_vec()?)?);
             Ok(())
         }
     }

@@ -1,7 +1,7 @@
 //! A long scan takes no more memory than its inputs, its outputs and one chunk. A process of its own: MLX counts for all.
 #![allow(clippy::unwrap_used)]
 
-use ep_core::{Engine, Options, OutputSink, TensorView};
+use ep_core::{Elements, Engine, Options, OutputSink, TensorView};
 use onnx_graph::{Dim, ElementType as E, Graph, GraphBuilder, TensorType, ValueType};
 
 const WIDTH: usize = 64;
@@ -45,9 +45,10 @@ impl OutputSink for Floats {
         index: usize,
         _: E,
         _: &[usize],
-        data: &[u8],
+        elements: Elements<'_>,
     ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
-        self.0[index] = data.as_chunks().0.iter().map(|&bytes| f32::from_le_bytes(bytes)).collect();
+        self.0[index] =
+            elements.to_vec()?.as_chunks().0.iter().map(|&bytes| f32::from_le_bytes(bytes)).collect();
         Ok(())
     }
 }

@@ -1,9 +1,12 @@
 //! `OrtNodeComputeInfo`: one compiled cluster, run as often and from as many threads as ONNX Runtime likes.
 
 use std::ffi::c_void;
+use std::mem::MaybeUninit;
 use std::ptr::null_mut;
+use std::slice;
+use std::sync::Arc;
 
-use ep_core::{Executable, OutputSink, TensorView};
+use ep_core::{Elements, Executable, OutputSink, TensorView};
 use onnx_graph::ElementType;
 use ort_sys::{OrtKernelContext, OrtStatusPtr};
 use tracing::Dispatch;
@@ -14,6 +17,7 @@ use crate::api::{Api, ort};
 use crate::boundary;
 use crate::element;
 use crate::error::Error;
+use crate::report::Report;
 use crate::tensor_ref::{TensorRef, type_and_dims};
 
 /// A compiled cluster behind the table through which ONNX Runtime calls it.
@@ -25,6 +29,15 @@ pub struct Compute {
     executable: Executable,
     inputs: Vec<Input>,
     outputs: usize,
+    trace: Option<Trace>,
+}
+
+/// Where runs are reported.
+pub struct Trace {
+    /// The trace file.
+    pub report: Arc<Report>,
+    /// The fused node's name.
+    pub name: String,
 }
 
 /// An input of the cluster.
@@ -43,6 +56,7 @@ impl Compute {
         executable: Executable,
         inputs: Vec<Input>,
         outputs: usize,
+        trace: Option<Trace>,
     ) -> Box<Self> {
         let table = OrtNodeComputeInfo {
             ort_version_supported: api.version(),
@@ -50,7 +64,7 @@ impl Compute {
             Compute: Some(compute),
             ReleaseState: Some(release_state),
         };
-        Box::new(Self { table, api, log, executable, inputs, outputs })
+        Box::new(Self { table, api, log, executable, inputs, outputs, trace })
     }
 
     /// Gives it to ONNX Runtime.
@@ -81,11 +95,11 @@ impl Compute {
             .map(|tensor| TensorView { element: tensor.element, shape: &tensor.dims, data: tensor.data })
             .collect();
         let mut outputs = Outputs { api: self.api, context, written: vec![false; self.outputs] };
-        self.executable.run(&views, &mut outputs).map_err(|error| self.name_input(error))?;
-        match outputs.written.iter().position(|&written| !written) {
-            Some(index) => Err(Error::Bug(format!("a run left output {index} unwritten"))),
-            None => Ok(()),
+        let traffic = self.executable.run(&views, &mut outputs).map_err(|error| self.name_input(error))?;
+        if let Some(index) = outputs.written.iter().position(|&written| !written) {
+            return Err(Error::Bug(format!("a run left output {index} unwritten")));
         }
+        self.trace.as_ref().map_or(Ok(()), |trace| trace.report.run(&trace.name, traffic))
     }
 
     /// The engine counts inputs; people know their names.
@@ -134,7 +148,7 @@ impl Outputs {
         index: usize,
         element: ElementType,
         shape: &[usize],
-        data: &[u8],
+        elements: Elements<'_>,
     ) -> Result<(), Error> {
         let Some(written) = self.written.get_mut(index) else {
             return Err(Error::Bug(format!("there is no output {index}")));
@@ -150,18 +164,19 @@ impl Outputs {
         let (number, _) = unsafe { type_and_dims(api, value) }?;
         let bytes = shape.iter().try_fold(1usize, |count, &dim| count.checked_mul(dim));
         let bytes = bytes.and_then(|count| element.bytes(count));
-        if element::from_ort(number) != Some(element) || bytes != Some(data.len()) {
+        if element::from_ort(number) != Some(element) || bytes != Some(elements.bytes()) {
             return Err(Error::Bug(format!(
                 "output {index} is {element}{shape:?} of {} bytes, ONNX Runtime has element type {number}",
-                data.len()
+                elements.bytes()
             )));
         }
-        if !data.is_empty() {
+        if elements.bytes() > 0 {
             // SAFETY: the tensor is new, has the type and sizes asked for, and so exactly these bytes.
-            unsafe {
-                let target = api.get(|out| ort!(api, GetTensorMutableData(value, out)))?;
-                target.cast::<u8>().copy_from_nonoverlapping(data.as_ptr(), data.len());
-            }
+            let room = unsafe {
+                let target: *mut c_void = api.get(|out| ort!(api, GetTensorMutableData(value, out)))?;
+                slice::from_raw_parts_mut(target.cast::<MaybeUninit<u8>>(), elements.bytes())
+            };
+            elements.write_to(room)?;
         }
         Ok(())
     }
@@ -173,9 +188,9 @@ impl OutputSink for Outputs {
         index: usize,
         element: ElementType,
         shape: &[usize],
-        data: &[u8],
+        elements: Elements<'_>,
     ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
-        Ok(self.copy(index, element, shape, data)?)
+        Ok(self.copy(index, element, shape, elements)?)
     }
 }
 

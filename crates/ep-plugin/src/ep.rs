@@ -11,7 +11,7 @@ use tracing::dispatcher::with_default;
 
 use crate::abi::{OrtEp, OrtEpGraphSupportInfo, OrtNodeComputeInfo};
 use crate::api::Api;
-use crate::compute::{Compute, Input};
+use crate::compute::{Compute, Input, Trace};
 use crate::error::Error;
 use crate::factory::{Factory, NAME};
 use crate::graph_ref::{GraphRef, NodeRef};
@@ -25,7 +25,7 @@ pub struct Ep {
     api: Api,
     log: Dispatch,
     engine: Engine,
-    report: Option<Report>,
+    report: Option<Arc<Report>>,
     /// A library can be unregistered while sessions live, and ONNX Runtime releases them through the factory.
     _factory: Arc<Factory>,
 }
@@ -49,7 +49,7 @@ impl Ep {
         let (engine, report) = with_default(&log, || {
             // SAFETY: by the caller's word.
             let options = unsafe { session_options::read(api, session) }?;
-            let report = options.trace.as_deref().map(Report::open).transpose()?;
+            let report = options.trace.as_deref().map(Report::open).transpose()?.map(Arc::new);
             Ok::<_, Error>((Engine::new(&options)?, report))
         })?;
         let table = OrtEp {
@@ -97,7 +97,7 @@ impl Ep {
 
     /// The trace file, if one is asked for.
     pub fn report(&self) -> Option<&Report> {
-        self.report.as_ref()
+        self.report.as_deref()
     }
 
     /// Runs an entry point under its guard, its events going to the session's log.
@@ -110,7 +110,10 @@ impl Ep {
         let executable = self.engine.compile(&graph)?;
         let inputs = graph.inputs().iter().zip(feeds);
         let inputs = inputs.map(|(&id, feed)| Input { name: graph.value(id).name.clone(), feed }).collect();
-        Ok(Compute::new(self.api, self.log.clone(), executable, inputs, graph.outputs().len()))
+        let outputs = graph.outputs().len();
+        let trace = self.report.clone().map(|report| (report, fused.name().map(str::to_owned)));
+        let trace = trace.map(|(report, name)| name.map(|name| Trace { report, name })).transpose()?;
+        Ok(Compute::new(self.api, self.log.clone(), executable, inputs, outputs, trace))
     }
 }
 

@@ -5,6 +5,7 @@
 //! ```json
 //! {"event":"claim","graph":"g","body_of":null,"node":"a","index":0,"op":"Add","domain":"","claimed":true,"reason":null}
 //! {"event":"cluster","graph":"g","body_of":null,"cluster":0,"nodes":[0,1,2]}
+//! {"event":"run","cluster":"f","copied_in":0,"read_in_place":4096,"copied_out":4096}
 //! {"event":"fused","graph":"g","body_of":null,"kernel":"selective_scan/host","nodes":[1,2]}
 //! ```
 
@@ -13,7 +14,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use ep_core::{Claims, Fusion};
+use ep_core::{Claims, Fusion, Traffic};
 use onnx_graph::{Cluster, Graph, Node};
 use serde_json::{Value, json};
 
@@ -56,6 +57,26 @@ impl Report {
             text.push_str(&line.to_string());
             text.push('\n');
         }
+        self.append(&text)
+    }
+
+    /// Writes how many bytes a run of the fused node `cluster` moved.
+    ///
+    /// # Errors
+    /// [`Error::Trace`] if the file cannot be written.
+    pub fn run(&self, cluster: &str, traffic: Traffic) -> Result<(), Error> {
+        let Traffic { copied_in, read_in_place, copied_out } = traffic;
+        let line = json!({
+            "event": "run",
+            "cluster": cluster,
+            "copied_in": copied_in,
+            "read_in_place": read_in_place,
+            "copied_out": copied_out,
+        });
+        self.append(&format!("{line}\n"))
+    }
+
+    fn append(&self, text: &str) -> Result<(), Error> {
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         file.write_all(text.as_bytes()).map_err(|source| Error::Trace { path: self.path.clone(), source })
     }

@@ -3,6 +3,7 @@
 use std::ffi::{c_int, c_void};
 use std::fmt;
 use std::marker::PhantomData;
+use std::mem::MaybeUninit;
 
 use half::{bf16, f16};
 use mlx_sys as sys;
@@ -229,6 +230,21 @@ impl Array {
         Ok(read(unsafe { std::slice::from_raw_parts(data.cast(), length) }))
     }
 
+    /// Computes the array and writes its bytes, row-major, to `out`, in one pass however they lie.
+    ///
+    /// # Errors
+    /// If `out` does not have [`nbytes`](Self::nbytes) bytes, or the evaluation fails.
+    pub fn copy_to(&self, out: &mut [MaybeUninit<u8>]) -> Result<()> {
+        if out.len() != self.nbytes() {
+            return argument("copy_to", format!("{self:?} does not fill {} bytes", out.len()));
+        }
+        self.eval()?;
+        // SAFETY: the array is live and evaluated, and `out` has room for its elements, which lie elsewhere: nobody else has a
+        // way to the bytes of a `&mut`.
+        unsafe { sys::ortmlx_array_copy_out(self.0, out.as_mut_ptr().cast()) };
+        Ok(())
+    }
+
     /// Computes the array and copies its elements, row-major.
     ///
     /// # Errors
@@ -281,7 +297,7 @@ impl Array {
     }
 }
 
-fn bounded_rank(op: &'static str, rank: usize) -> Result<()> {
+pub(crate) fn bounded_rank(op: &'static str, rank: usize) -> Result<()> {
     if rank > MAX_RANK {
         return argument(op, format!("{rank} dimensions, of {MAX_RANK} at most"));
     }
@@ -353,6 +369,41 @@ mod tests {
     fn strided_views_read_row_major() {
         let array = Array::from_slice(&[1i32, 2, 3, 4, 5, 6], &[2, 3]).unwrap();
         assert_eq!(array.transpose(&[1, 0]).unwrap().to_vec::<i32>().unwrap(), [1, 4, 2, 5, 3, 6]);
+    }
+
+    #[test]
+    fn elements_are_written_row_major_however_they_lie() {
+        fn check<T: Element + PartialEq + fmt::Debug>(array: &Array) {
+            let array = array.astype(T::DTYPE).unwrap();
+            let (one, two) =
+                (array.slice(&[1, 0, 0, 2], &[6, 20, 3, 9], &[2, 3, 1, 1]).unwrap(), array.clone());
+            let broadcast = array.slice(&[0, 0, 0, 0], &[6, 1, 3, 9], &[1, 1, 1, 1]).unwrap();
+            let broadcast = broadcast.broadcast_to(&[6, 20, 3, 9]).unwrap();
+            for x in [one, two, broadcast] {
+                for axes in [[0, 1, 2, 3], [0, 2, 3, 1], [3, 2, 1, 0], [1, 0, 3, 2], [0, 3, 1, 2]] {
+                    let x = x.transpose(&axes).unwrap();
+                    let mut bytes = vec![MaybeUninit::new(0xaau8); x.nbytes()];
+                    x.copy_to(&mut bytes).unwrap();
+                    // SAFETY: written.
+                    let bytes: Vec<u8> = bytes.into_iter().map(|b| unsafe { b.assume_init() }).collect();
+                    assert_eq!(
+                        bytes,
+                        x.contiguous().unwrap().with_bytes(<[u8]>::to_vec).unwrap(),
+                        "{axes:?}"
+                    );
+                }
+            }
+        }
+        let array = crate::arange(0.0, 6.0 * 20.0 * 3.0 * 9.0, 1.0, Dtype::Float32).unwrap();
+        let array = array.reshape(&[6, 20, 3, 9]).unwrap();
+        check::<u8>(&array);
+        check::<f16>(&array);
+        check::<f32>(&array);
+        check::<i64>(&array);
+        check::<num_complex::Complex32>(&array);
+        Array::scalar(1.0f32).copy_to(&mut [MaybeUninit::uninit(); 4]).unwrap();
+        Array::from_slice::<f32>(&[], &[3, 0]).unwrap().copy_to(&mut []).unwrap();
+        assert!(Array::scalar(1.0f32).copy_to(&mut []).is_err());
     }
 
     #[test]

@@ -44,6 +44,7 @@ mod host_view;
 mod interop;
 pub mod io;
 mod kernel;
+mod lend;
 pub mod linalg;
 pub mod memory;
 pub mod metal;
@@ -61,6 +62,7 @@ pub use error::{Error, Result};
 pub use host_op::{HostError, HostOp};
 pub use host_view::{HostView, HostViewMut};
 pub use kernel::{CudaKernel, KernelSource, Launch, MetalKernel, TemplateArg};
+pub use lend::{Loans, Traffic, lend};
 pub use ops::{Axes, Indexing, PadMode, Pick, Picks, Quantization, ScatterMode, Side, conv::ConvGeometry};
 pub use ops::{
     arange, bartlett, blackman, broadcast_arrays, concatenate, depends, einsum, eye, full, hamming, hanning,

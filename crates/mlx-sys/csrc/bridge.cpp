@@ -23,3 +23,9 @@ extern "C" bool ortmlx_array_is_row_contiguous(mlx_array arr) {
   const auto* a = evaluated(arr);
   return a != nullptr && a->flags().row_contiguous;
 }
+
+extern "C" bool ortmlx_array_shares_memory(mlx_array a, mlx_array b) {
+  const auto* x = evaluated(a);
+  const auto* y = evaluated(b);
+  return x != nullptr && y != nullptr && x->data_shared_ptr() == y->data_shared_ptr();
+}

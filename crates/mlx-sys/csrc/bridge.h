@@ -14,6 +14,26 @@ const void* ortmlx_array_data(mlx_array arr);
 /* Whether an evaluated array's elements lie in row-major order without gaps. */
 bool ortmlx_array_is_row_contiguous(mlx_array arr);
 
+/* Whether two evaluated arrays lie in the same memory. */
+bool ortmlx_array_shares_memory(mlx_array a, mlx_array b);
+
+/* Writes an evaluated array's elements to `to` in row-major order, in one pass however they lie. */
+void ortmlx_array_copy_out(mlx_array arr, void* to);
+
+/* An array over `data`, without a copy where the back end can work on it as it lies (`lent` then), and of a copy elsewhere. Lent
+   memory must stay as it is until ortmlx_take_back has returned; it is not written while `res` is held. */
+int ortmlx_lend(
+    mlx_array* res,
+    void* data,
+    const int* shape,
+    size_t ndim,
+    mlx_dtype dtype,
+    bool* lent);
+
+/* Ends the loan of the memory of `arr`, which came from ortmlx_lend, on the thread that made it: who else has the array or
+   views of it has a copy from then on. Not 0 if there is no memory for one. */
+int ortmlx_take_back(mlx_array arr);
+
 /* Call it once, before anything else of MLX's. */
 void ortmlx_start(void);
 

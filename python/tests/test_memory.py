@@ -1,0 +1,143 @@
+"""Inputs and outputs: what is copied, what is used where it lies, and that nobody's memory is touched."""
+
+import json
+import threading
+from collections import Counter
+
+import numpy as np
+import pytest
+from conftest import make_model
+from onnx import TensorProto, helper
+
+import ort_mlx
+
+node = helper.make_node
+
+
+def traffic(trace) -> list[dict]:
+    """What each run of a cluster moved, from the trace."""
+    lines = map(json.loads, trace.read_text().splitlines())
+    return [line for line in lines if line["event"] == "run"]
+
+
+def within_pages(shape, seed=0) -> np.ndarray:
+    """Random float32 numbers that begin 64 bytes into a page of 4096, as MLX's CPU back end can use them."""
+    size = int(np.prod(shape)) * 4
+    memory = np.zeros(size + 2 * 4096, np.uint8)
+    start = -memory.ctypes.data % 4096 + 64
+    values = memory[start : start + size].view(np.float32).reshape(shape)
+    values[...] = np.random.default_rng(seed).standard_normal(shape)
+    return values
+
+
+# One chain for each way in which MLX reuses memory: one operand, two, three, copies, reductions along the way.
+CHAINS = {
+    "unary": [node("Neg", ["x"], ["a"]), node("Relu", ["a"], ["b"]), node("Exp", ["b"], ["y"])],
+    "binary": [node("Add", ["x", "x"], ["a"]), node("Mul", ["x", "a"], ["y"])],
+    "select": [node("Greater", ["x", "zero"], ["c"]), node("Where", ["c", "x", "zero"], ["y"])],
+    "softmax": [node("Softmax", ["x"], ["y"], axis=-1)],
+    "cumulate": [node("CumSum", ["x", "axis"], ["y"])],
+    "update": [node("ScatterND", ["x", "place", "row"], ["a"]), node("Neg", ["a"], ["y"])],
+    "identity": [node("Identity", ["x"], ["y"])],
+    "reshape": [node("Reshape", ["x", "flat"], ["y"])],
+    "transpose": [node("Transpose", ["x"], ["y"], perm=[1, 0])],
+    "slice": [node("Slice", ["x", "first", "last"], ["y"])],
+}
+
+
+@pytest.mark.parametrize("chain", CHAINS)
+def test_inputs_are_read_in_place_and_stay_as_they_are(chain, tmp_path):
+    model = make_model(
+        CHAINS[chain],
+        [("x", TensorProto.FLOAT, ["N", 64])],
+        [("y", TensorProto.FLOAT, ["A"] if chain == "reshape" else ["A", "B"])],
+        {
+            "zero": np.float32(0),
+            "axis": np.int64(0),
+            "place": np.array([[1]]),
+            "row": np.full((1, 64), 7, np.float32),
+            "flat": np.array([-1]),
+            "first": np.array([1, 2]),
+            "last": np.array([1000, 60]),
+        },
+    )
+    trace = tmp_path / "trace.jsonl"
+    ours = ort_mlx.session(model, claim="all", device="cpu", trace=str(trace))
+    reference = ort_mlx.session(model, claim="none")
+    x = within_pages((1025, 64))
+    kept = x.copy()
+    (wanted,) = reference.run(None, {"x": x})
+    (first,) = ours.run(None, {"x": x})
+    assert np.array_equal(x, kept)
+    # What came out does not depend on the input's memory.
+    x[...] = np.nan
+    np.testing.assert_allclose(first, wanted, rtol=1e-5, atol=1e-5)
+    x[...] = kept
+    (second,) = ours.run(None, {"x": x})
+    np.testing.assert_array_equal(second, first)
+    for run in traffic(trace):
+        assert run["read_in_place"] == x.nbytes and run["copied_in"] < 1024, run
+        assert run["copied_out"] == wanted.nbytes, run
+
+
+def test_an_input_may_be_an_output_too():
+    """As decoders do that update their cache in place: what is a view of the old values stays what it was."""
+    model = make_model(
+        [node("Neg", ["x"], ["y"]), node("Reshape", ["x", "flat"], ["z"])],
+        [("x", TensorProto.FLOAT, [512, 64])],
+        [("y", TensorProto.FLOAT, [512, 64]), ("z", TensorProto.FLOAT, [512 * 64])],
+        {"flat": np.array([-1])},
+    )
+    session = ort_mlx.session(model, claim="all", device="cpu")
+    x = within_pages((512, 64))
+    kept = x.copy()
+    binding = session.io_binding()
+    binding.bind_cpu_input("x", x)
+    binding.bind_output("y", "cpu", 0, np.float32, x.shape, x.ctypes.data)
+    binding.bind_output("z", "cpu")
+    session.run_with_iobinding(binding)
+    np.testing.assert_array_equal(x, -kept)
+    np.testing.assert_array_equal(binding.copy_outputs_to_cpu()[1], kept.ravel())
+
+
+def test_inputs_wherever_they_lie():
+    """Every distance to the ends of pages, small and large: the same answers whether copied or not."""
+    model = make_model(
+        [node("Mul", ["x", "two"], ["y"])],
+        [("x", TensorProto.FLOAT, ["N"])],
+        [("y", TensorProto.FLOAT, ["N"])],
+        {"two": np.float32(2)},
+    )
+    session = ort_mlx.session(model, claim="all", device="cpu")
+    memory = np.arange(40_000, dtype=np.float32)
+    for start in [0, 1, 3, 16, 1000, 1023]:
+        for count in [0, 1, 4095, 4096, 8191, 8192 - 20, 8192 + 1000, 30_000]:
+            x = memory[start : start + count]
+            np.testing.assert_array_equal(session.run(None, {"x": x})[0], 2 * x)
+
+
+def test_threads_lend_their_own_memory():
+    model = make_model(
+        [node("Sin", ["x"], ["a"]), node("Mul", ["a", "x"], ["y"])],
+        [("x", TensorProto.FLOAT, ["N", 64])],
+        [("y", TensorProto.FLOAT, ["N", 64])],
+    )
+    session = ort_mlx.session(model, claim="all", device="cpu")
+    inputs = [within_pages((128 + 8 * i, 64), seed=i) for i in range(8)]
+    wanted = [session.run(None, {"x": x})[0] for x in inputs]
+    outcomes = Counter()
+
+    def work(i: int) -> None:
+        for _ in range(60):
+            x = inputs[i].copy()
+            (y,) = session.run(None, {"x": x})
+            x[...] = np.nan
+            del x
+            outcomes[np.array_equal(y, wanted[i])] += 1
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert outcomes == {True: 480}, outcomes
