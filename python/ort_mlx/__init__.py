@@ -8,7 +8,7 @@
 """
 
 from ort_mlx._library import LibraryNotFound, library_path
-from ort_mlx._session import EP_NAME, MINIMUM_ORT, OrtTooOld, devices, register, session
+from ort_mlx._session import EP_NAME, MINIMUM_ORT, OrtTooOld, devices, empty, register, session
 
 __all__ = [
     "EP_NAME",
@@ -16,6 +16,7 @@ __all__ = [
     "LibraryNotFound",
     "OrtTooOld",
     "devices",
+    "empty",
     "library_path",
     "register",
     "session",

@@ -5,12 +5,14 @@ import re
 import weakref
 from pathlib import Path
 
+import numpy as np
 import onnxruntime
 
 from ort_mlx._library import library_path
 
 EP_NAME = "MLXExecutionProvider"
 MINIMUM_ORT = (1, 24)
+ALLOCATES = (1, 28)
 # Older ones may refuse sessions if several devices give the operator domain, so that the plugin then gives none by itself.
 ONE_DOMAIN_FOR_MANY_DEVICES = (1, 31)
 
@@ -97,4 +99,30 @@ def session(
         model = os.fspath(model)
     made = onnxruntime.InferenceSession(model, sess_options=sess_options, enable_fallback=0)
     made.disable_fallback()
+    return made
+
+
+def empty(shape, element_type=np.float32) -> "onnxruntime.OrtValue":
+    """A tensor in MLX's memory, uninitialised: bound to inputs and outputs it is not copied.
+
+    ``numpy()`` of the result shows the elements and takes new ones, without a copy.
+
+    Args:
+        shape: its sizes.
+        element_type: a NumPy type, or one of ``onnx.TensorProto``'s numbers.
+
+    Raises:
+        MemoryError: if there is not as much.
+        OrtTooOld: if this onnxruntime for Python cannot allocate there (before 1.28; C and C++ can from 1.24 on).
+    """
+    found = register()
+    if not found:
+        raise RuntimeError(f"{EP_NAME} offers no device on this machine")
+    if _version() < ALLOCATES:
+        raise OrtTooOld(f"onnxruntime {onnxruntime.__version__} cannot allocate MLX's memory: 1.28 or newer can")
+    memory = found[0].memory_info(onnxruntime.OrtDeviceMemoryType.HOST_ACCESSIBLE)
+    made = onnxruntime.OrtValue.ortvalue_from_shape_and_type(list(shape), element_type, memory_info=memory)
+    # onnxruntime takes what an allocator returns for granted.
+    if made.data_ptr() == 0 and made.tensor_size_in_bytes() > 0:
+        raise MemoryError(f"MLX has no memory for a tensor of shape {list(shape)}")
     return made

@@ -1,5 +1,7 @@
 //! A cluster, ready to run: a program between the caller's tensors.
 
+use std::cell::Cell;
+
 use mlx_safe::{Array, DeviceType, Loans};
 use onnx_graph::{ElementType, Graph, ValueId};
 
@@ -66,7 +68,7 @@ impl ClusterProgram {
         })
     }
 
-    /// Computes everything and hands it over; how many bytes that were.
+    /// Computes everything and hands it over; how many bytes the host copied.
     fn deliver(
         &self,
         outputs: &[Value],
@@ -86,15 +88,14 @@ impl ClusterProgram {
             let (dtype, shape) = (array.dtype(), array.shape().to_vec());
             *array = array.with_bytes(|data| Array::from_bytes(dtype, &shape, data))??;
         }
-        let mut bytes = 0;
+        let copied = Cell::new(0);
         for (index, array) in arrays.iter().enumerate() {
             let shape: Vec<usize> = array.shape().iter().map(|&d| d as usize).collect();
             let element = dtype::to_onnx(array.dtype());
-            sink.write(index, element, &shape, Elements::of(array))
+            sink.write(index, element, &shape, Elements::of(array, &copied))
                 .map_err(|source| Error::Output { index, source })?;
-            bytes += array.nbytes();
         }
-        Ok(bytes)
+        Ok(copied.get())
     }
 }
 

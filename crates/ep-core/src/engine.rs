@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use mlx_safe::Device;
+use mlx_safe::{Block, Device};
 use onnx_graph::{Cluster, Graph, Node, NodeId};
 
 use crate::cluster::ClusterProgram;
@@ -157,6 +157,18 @@ impl Executable {
     pub fn run(&self, inputs: &[TensorView<'_>], outputs: &mut dyn OutputSink) -> Result<Traffic, Error> {
         self.program.with(|program| program.run(inputs, outputs))?
     }
+}
+
+/// Memory for tensors that runs read and write without a copy where the back end can.
+///
+/// # Errors
+/// If there is none left.
+pub fn allocate(bytes: usize) -> Result<Block, Error> {
+    if gpu_available()? {
+        // It sets up what must be said before the GPU's first use.
+        Worker::of(Device::GPU)?;
+    }
+    Ok(Block::new(bytes)?)
 }
 
 /// Whether the loaded MLX library can use a GPU here.

@@ -1,8 +1,9 @@
 //! What a run reads and where its results go.
 
+use std::cell::Cell;
 use std::mem::MaybeUninit;
 
-use mlx_safe::Array;
+use mlx_safe::{Array, CopiedBy};
 use onnx_graph::ElementType;
 
 use crate::Error;
@@ -35,16 +36,20 @@ pub trait OutputSink: Send {
 
 /// The elements of a result, wherever and however they lie.
 #[derive(Clone, Copy)]
-pub struct Elements<'a>(&'a Array);
+pub struct Elements<'a> {
+    array: &'a Array,
+    /// The bytes that went through the host so far.
+    copied: &'a Cell<usize>,
+}
 
 impl<'a> Elements<'a> {
-    pub(crate) fn of(array: &'a Array) -> Self {
-        Self(array)
+    pub(crate) fn of(array: &'a Array, copied: &'a Cell<usize>) -> Self {
+        Self { array, copied }
     }
 
     /// How many bytes they take.
     pub fn bytes(self) -> usize {
-        self.0.nbytes()
+        self.array.nbytes()
     }
 
     /// Writes them to `room`, row-major, in one pass.
@@ -52,7 +57,11 @@ impl<'a> Elements<'a> {
     /// # Errors
     /// If `room` has another size.
     pub fn write_to(self, room: &mut [MaybeUninit<u8>]) -> Result<(), Error> {
-        Ok(self.0.copy_to(room)?)
+        match self.array.copy_to(room)? {
+            CopiedBy::Host => self.count(),
+            CopiedBy::Device => {}
+        }
+        Ok(())
     }
 
     /// A copy of them, row-major.
@@ -60,7 +69,12 @@ impl<'a> Elements<'a> {
     /// # Errors
     /// If MLX cannot make one.
     pub fn to_vec(self) -> Result<Vec<u8>, Error> {
-        Ok(self.0.with_bytes(<[u8]>::to_vec)?)
+        self.count();
+        Ok(self.array.with_bytes(<[u8]>::to_vec)?)
+    }
+
+    fn count(self) {
+        self.copied.set(self.copied.get() + self.bytes());
     }
 }
 
@@ -71,6 +85,6 @@ pub struct Traffic {
     pub copied_in: usize,
     /// Inputs that MLX read where they lie.
     pub read_in_place: usize,
-    /// Outputs copied to the caller.
+    /// Outputs that the host copied to the caller; not those that a device wrote to memory of [`allocate`](crate::allocate).
     pub copied_out: usize,
 }

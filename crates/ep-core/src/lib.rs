@@ -31,8 +31,9 @@ mod testing;
 mod worker;
 
 pub use claim::{Claims, Fusion, NodeRef};
-pub use engine::{Engine, Executable, gpu_available, mlx_version};
+pub use engine::{Engine, Executable, allocate, gpu_available, mlx_version};
 pub use error::{Decline, DeclineCode, Error, LowerError};
 pub use io::{Elements, OutputSink, TensorView, Traffic};
+pub use mlx_safe::Block;
 pub use op::ShapeMode;
 pub use options::{ClaimPolicy, DeviceChoice, OptionError, Options, SelectiveScanChoice};

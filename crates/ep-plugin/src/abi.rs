@@ -5,8 +5,9 @@
 use std::ffi::{c_char, c_void};
 
 use ort_sys::{
-    OrtCustomOpDomain, OrtEpDevice, OrtGraph, OrtHardwareDevice, OrtKernelContext, OrtKeyValuePairs,
-    OrtLogger, OrtNode, OrtSessionOptions, OrtStatusPtr,
+    OrtAllocator, OrtCustomOpDomain, OrtEpDevice, OrtGraph, OrtHardwareDevice, OrtKernelContext,
+    OrtKeyValuePairs, OrtLogger, OrtMemoryInfo, OrtNode, OrtSessionOptions, OrtStatusPtr, OrtSyncStream,
+    OrtValue,
 };
 
 /// The oldest minor version of ONNX Runtime 1.x whose plugin interface has all that we need.
@@ -31,10 +32,48 @@ pub struct OrtNodeComputeContext {
     _opaque: [u8; 0],
 }
 
+/// A device and which of its memories.
+#[repr(C)]
+pub struct OrtMemoryDevice {
+    _opaque: [u8; 0],
+}
+
+/// `OrtAllocator` in full: ort-sys leaves out what its features do not name.
+#[repr(C)]
+#[derive(Default)]
+pub struct AllocatorTable {
+    pub version: u32,
+    pub Alloc: Option<unsafe extern "system" fn(*mut AllocatorTable, size: usize) -> *mut c_void>,
+    pub Free: Option<unsafe extern "system" fn(*mut AllocatorTable, *mut c_void)>,
+    pub Info: Option<unsafe extern "system" fn(*const AllocatorTable) -> *const OrtMemoryInfo>,
+    pub Reserve: Option<unsafe extern "system" fn(*mut AllocatorTable, size: usize) -> *mut c_void>,
+    pub GetStats: Unused,
+    pub AllocOnStream: Unused,
+    pub Shrink: Unused,
+}
+
 /// Copies tensors between devices.
 #[repr(C)]
+#[derive(Default)]
 pub struct OrtDataTransferImpl {
-    _opaque: [u8; 0],
+    pub ort_version_supported: u32,
+    pub Release: Option<unsafe extern "system" fn(*mut OrtDataTransferImpl)>,
+    pub CanCopy: Option<
+        unsafe extern "system" fn(
+            *const OrtDataTransferImpl,
+            from: *const OrtMemoryDevice,
+            to: *const OrtMemoryDevice,
+        ) -> bool,
+    >,
+    pub CopyTensors: Option<
+        unsafe extern "system" fn(
+            *mut OrtDataTransferImpl,
+            from: *mut *const OrtValue,
+            to: *mut *mut OrtValue,
+            streams: *mut *mut OrtSyncStream,
+            num_tensors: usize,
+        ) -> OrtStatusPtr,
+    >,
 }
 
 /// Makes EPs and says which devices they run on.
@@ -69,8 +108,15 @@ pub struct OrtEpFactory {
     pub GetVendorId: Option<unsafe extern "system" fn(*const OrtEpFactory) -> u32>,
     pub GetVersion: Option<unsafe extern "system" fn(*const OrtEpFactory) -> *const c_char>,
     pub ValidateCompiledModelCompatibilityInfo: Unused,
-    pub CreateAllocator: Unused,
-    pub ReleaseAllocator: Unused,
+    pub CreateAllocator: Option<
+        unsafe extern "system" fn(
+            *mut OrtEpFactory,
+            *const OrtMemoryInfo,
+            options: *const OrtKeyValuePairs,
+            *mut *mut OrtAllocator,
+        ) -> OrtStatusPtr,
+    >,
+    pub ReleaseAllocator: Option<unsafe extern "system" fn(*mut OrtEpFactory, *mut OrtAllocator)>,
     pub CreateDataTransfer:
         Option<unsafe extern "system" fn(*mut OrtEpFactory, *mut *mut OrtDataTransferImpl) -> OrtStatusPtr>,
     pub IsStreamAware: Unused,
@@ -180,6 +226,16 @@ pub struct OrtEpApi {
         num_nodes: usize,
         *const OrtNodeFusionOptions,
     ) -> OrtStatusPtr,
+    pub EpGraphSupportInfo_AddSingleNode: Unused,
+    pub NodeComputeContext_NodeName: Unused,
+    pub EpDevice_AddAllocatorInfo:
+        unsafe extern "system" fn(*mut OrtEpDevice, *const OrtMemoryInfo) -> OrtStatusPtr,
+    pub MemoryInfo_GetMemoryDevice: unsafe extern "system" fn(*const OrtMemoryInfo) -> *const OrtMemoryDevice,
+    pub Value_GetMemoryDevice: Unused,
+    pub MemoryDevice_AreEqual:
+        unsafe extern "system" fn(*const OrtMemoryDevice, *const OrtMemoryDevice) -> bool,
+    /// An `OrtMemoryInfoDeviceType`, whatever a newer runtime puts there.
+    pub MemoryDevice_GetDeviceType: unsafe extern "system" fn(*const OrtMemoryDevice) -> i32,
 }
 
 /// Holds the structs against the member numbers of the C headers; a version number takes a whole place.
@@ -210,7 +266,16 @@ slots! {
         GetDefaultMemoryDevice = 23, ReleaseCapturedGraph = 24,
     }
     OrtNodeComputeInfo { ort_version_supported = 0, CreateState = 1, Compute = 2, ReleaseState = 3 }
-    OrtEpApi { CreateEpDevice = 0, ReleaseEpDevice = 1, EpGraphSupportInfo_AddNodesToFuse = 2 }
+    AllocatorTable {
+        version = 0, Alloc = 1, Free = 2, Info = 3, Reserve = 4, GetStats = 5, AllocOnStream = 6, Shrink = 7,
+    }
+    OrtDataTransferImpl { ort_version_supported = 0, Release = 1, CanCopy = 2, CopyTensors = 3 }
+    OrtEpApi {
+        CreateEpDevice = 0, ReleaseEpDevice = 1, EpGraphSupportInfo_AddNodesToFuse = 2,
+        EpGraphSupportInfo_AddSingleNode = 3, NodeComputeContext_NodeName = 4, EpDevice_AddAllocatorInfo = 5,
+        MemoryInfo_GetMemoryDevice = 6, Value_GetMemoryDevice = 7, MemoryDevice_AreEqual = 8,
+        MemoryDevice_GetDeviceType = 9,
+    }
 }
 
 // These two fields share the first word.
@@ -227,6 +292,7 @@ mod tests {
         assert_eq!(size_of::<OrtEp>(), 25 * size_of::<usize>());
         assert_eq!(size_of::<OrtNodeComputeInfo>(), 4 * size_of::<usize>());
         assert_eq!(size_of::<OrtNodeFusionOptions>(), 8);
+        assert_eq!(size_of::<OrtDataTransferImpl>(), 4 * size_of::<usize>());
     }
 
     #[test]

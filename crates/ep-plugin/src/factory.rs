@@ -3,21 +3,24 @@
 use std::ffi::{CStr, c_char};
 use std::ptr::null;
 use std::slice;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use ort_sys::{
-    OrtCustomOpDomain, OrtEpDevice, OrtHardwareDevice, OrtHardwareDeviceType, OrtKeyValuePairs, OrtLogger,
-    OrtSessionOptions, OrtStatusPtr,
+    OrtAllocator, OrtCustomOpDomain, OrtEpDevice, OrtHardwareDevice, OrtHardwareDeviceType, OrtKeyValuePairs,
+    OrtLogger, OrtMemoryInfo, OrtSessionOptions, OrtStatusPtr,
 };
 
 use crate::abi::{OrtDataTransferImpl, OrtEp, OrtEpFactory};
+use crate::allocator::Allocator;
 use crate::api::Api;
 use crate::boundary;
+use crate::data_transfer::DataTransfer;
 use crate::domain;
 use crate::ep::Ep;
 use crate::error::Error;
 use crate::key_values::KeyValues;
+use crate::memory_info::MemoryInfo;
 
 /// The provider's name. Option keys and ONNX Runtime's reports are made from it.
 pub const NAME: &CStr = c"MLXExecutionProvider";
@@ -31,6 +34,8 @@ pub struct Factory {
     api: Api,
     /// How many devices it has handed out.
     devices: AtomicUsize,
+    /// The memory that tensors may lie in without a copy.
+    memory: OnceLock<Arc<MemoryInfo>>,
 }
 
 /// The devices of all factories: the library may be registered under several names.
@@ -52,12 +57,14 @@ impl Factory {
             ReleaseEp: Some(release_ep),
             GetVendorId: Some(get_vendor_id),
             GetVersion: Some(get_version),
+            CreateAllocator: Some(create_allocator),
+            ReleaseAllocator: Some(release_allocator),
             CreateDataTransfer: Some(create_data_transfer),
             GetNumCustomOpDomains: Some(get_num_custom_op_domains),
             GetCustomOpDomains: Some(get_custom_op_domains),
             ..OrtEpFactory::default()
         };
-        Arc::new(Self { table, api, devices: AtomicUsize::new(0) })
+        Arc::new(Self { table, api, devices: AtomicUsize::new(0), memory: OnceLock::new() })
     }
 
     /// Gives it to ONNX Runtime.
@@ -83,6 +90,14 @@ impl Factory {
             Arc::increment_strong_count(raw);
             Arc::from_raw(raw)
         }
+    }
+
+    fn memory(&self) -> Result<&Arc<MemoryInfo>, Error> {
+        if let Some(memory) = self.memory.get() {
+            return Ok(memory);
+        }
+        let memory = Arc::new(MemoryInfo::new(self.api, gpu_available())?);
+        Ok(self.memory.get_or_init(|| memory))
     }
 
     /// How many operator domains to give to each session that lists a device of ours.
@@ -119,10 +134,14 @@ impl Factory {
         let mlx = ep_core::mlx_version()?;
         let versions = [("mlx_version", mlx.as_str()), ("ort_mlx_version", env!("CARGO_PKG_VERSION"))];
         let metadata = KeyValues::new(api, &versions);
-        // SAFETY: by the caller's word; metadata is copied.
+        let memory = self.memory()?;
+        // SAFETY: by the caller's word; metadata and memory info are copied.
         unsafe {
             let create = (*api.ep_table()).CreateEpDevice;
-            api.get(|out| create(this, device, metadata.raw(), null(), out))
+            let made = api.get(|out| create(this, device, metadata.raw(), null(), out))?;
+            let add = (*api.ep_table()).EpDevice_AddAllocatorInfo;
+            api.check(add(made, memory.raw()))?;
+            Ok(made)
         }
     }
 }
@@ -212,7 +231,27 @@ unsafe extern "system" fn release_ep(_: *mut OrtEpFactory, ep: *mut OrtEp) {
     boundary::void("ReleaseEp", || drop(unsafe { Ep::take(ep) }));
 }
 
-/// Tensors stay in host memory: there is nothing to transfer.
+unsafe extern "system" fn create_allocator(
+    this: *mut OrtEpFactory,
+    _info: *const OrtMemoryInfo,
+    _options: *const OrtKeyValuePairs,
+    out: *mut *mut OrtAllocator,
+) -> OrtStatusPtr {
+    // SAFETY: ONNX Runtime passes a live factory of ours.
+    let factory = unsafe { Factory::share(this) };
+    boundary::status(factory.api.statuses(), "CreateAllocator", || {
+        let memory = Arc::clone(factory.memory()?);
+        // SAFETY: an out-parameter. Our devices have no other memory that could be asked for.
+        unsafe { *out = Allocator::new(factory.api, memory).into_raw() };
+        Ok(())
+    })
+}
+
+unsafe extern "system" fn release_allocator(_: *mut OrtEpFactory, allocator: *mut OrtAllocator) {
+    // SAFETY: ONNX Runtime gives back what `create_allocator` made, once.
+    boundary::void("ReleaseAllocator", || drop(unsafe { Allocator::take(allocator) }));
+}
+
 unsafe extern "system" fn create_data_transfer(
     this: *mut OrtEpFactory,
     out: *mut *mut OrtDataTransferImpl,
@@ -220,8 +259,9 @@ unsafe extern "system" fn create_data_transfer(
     // SAFETY: ONNX Runtime passes a live factory of ours.
     let factory = unsafe { Factory::share(this) };
     boundary::status(factory.api.statuses(), "CreateDataTransfer", || {
+        let memory = Arc::clone(factory.memory()?);
         // SAFETY: an out-parameter.
-        unsafe { *out = std::ptr::null_mut() };
+        unsafe { *out = DataTransfer::new(factory.api, memory).into_raw() };
         Ok(())
     })
 }

@@ -7,11 +7,13 @@
 //! Only this crate knows ONNX Runtime's C interface; how a node is lowered is the business of `ep-core`.
 
 mod abi;
+mod allocator;
 mod api;
 mod attribute_ref;
 mod boundary;
 mod capability;
 mod compute;
+mod data_transfer;
 mod domain;
 mod element;
 mod ep;
@@ -21,6 +23,7 @@ mod graph_ref;
 mod import;
 mod key_values;
 mod logger;
+mod memory_info;
 mod report;
 mod session_options;
 mod tensor_ref;

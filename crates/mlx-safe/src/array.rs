@@ -24,6 +24,15 @@ const MAX_RANK: usize = 64;
 /// The handle of no array, as `mlx_array_new` makes it.
 const EMPTY: sys::mlx_array = sys::mlx_array { ctx: std::ptr::null_mut() };
 
+/// Who brought an array's elements to where they were wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CopiedBy {
+    /// The host, to which a device without shared memory sent them first.
+    Host,
+    /// The device, in its own memory.
+    Device,
+}
+
 impl Drop for Array {
     fn drop(&mut self) {
         // SAFETY: MLX made this handle, we alone own it, and this is its last use.
@@ -230,19 +239,38 @@ impl Array {
         Ok(read(unsafe { std::slice::from_raw_parts(data.cast(), length) }))
     }
 
-    /// Computes the array and writes its bytes, row-major, to `out`, in one pass however they lie.
+    /// Computes the array and writes its bytes, row-major, to `out`, in one pass however they lie. With CUDA the device does
+    /// it where `out` lies in a [`Block`](crate::Block).
     ///
     /// # Errors
     /// If `out` does not have [`nbytes`](Self::nbytes) bytes, or the evaluation fails.
-    pub fn copy_to(&self, out: &mut [MaybeUninit<u8>]) -> Result<()> {
+    pub fn copy_to(&self, out: &mut [MaybeUninit<u8>]) -> Result<CopiedBy> {
         if out.len() != self.nbytes() {
             return argument("copy_to", format!("{self:?} does not fill {} bytes", out.len()));
         }
         self.eval()?;
+        if crate::cuda::is_available()? && self.write_to_block(out)? {
+            return Ok(CopiedBy::Device);
+        }
         // SAFETY: the array is live and evaluated, and `out` has room for its elements, which lie elsewhere: nobody else has a
         // way to the bytes of a `&mut`.
         unsafe { sys::ortmlx_array_copy_out(self.0, out.as_mut_ptr().cast()) };
-        Ok(())
+        Ok(CopiedBy::Host)
+    }
+
+    /// Has the device write the elements of an evaluated array to `out`, which has room for them; false if `out` lies nowhere
+    /// that it can.
+    pub(crate) fn write_to_block(&self, out: &mut [MaybeUninit<u8>]) -> Result<bool> {
+        let mut written = false;
+        crate::Stream::with_current(|stream| {
+            check("copy_to", || {
+                // SAFETY: the handles are live; the bytes are ours alone, and the call waits for the device.
+                unsafe {
+                    sys::ortmlx_write_to_block(self.0, out.as_mut_ptr().cast(), stream, &raw mut written)
+                }
+            })
+        })?;
+        Ok(written)
     }
 
     /// Computes the array and copies its elements, row-major.

@@ -8,7 +8,7 @@ use mlx_sys as sys;
 
 use crate::array::{bounded_rank, elements};
 use crate::error::{argument, check, install_handler};
-use crate::{Array, Dtype, Result};
+use crate::{Array, Block, Dtype, Result};
 
 /// Tensors of fewer bytes are copied: a copy costs no more than the care for a loan.
 const WORTH_A_LOAN: usize = 16 << 10;
@@ -50,14 +50,19 @@ pub fn lend<'env, T>(work: impl FnOnce(&Loans<'env>) -> T) -> T {
 }
 
 impl<'env> Loans<'env> {
-    /// An array of `shape` and `dtype` over `data`, row-major in the host's byte order. Small tensors, bools that are neither 0
-    /// nor 1, and what the back end cannot use where it lies are copied.
+    /// An array of `shape` and `dtype` over `data`, row-major in the host's byte order. What lies in a [`Block`] is used there.
+    /// Elsewhere small tensors, bools that are neither 0 nor 1, and what the back end cannot use where it lies are copied.
     ///
     /// # Errors
     /// As for [`Array::from_bytes`].
     pub fn array(&self, dtype: Dtype, shape: &[i32], data: &'env [u8]) -> Result<Array> {
+        let in_block = Block::holds(data.as_ptr(), data.len());
+        if in_block && dtype == Dtype::Bool {
+            // What lies there is not looked at by the host.
+            return self.array(Dtype::Uint8, shape, data)?.not_equal(&Array::scalar(0u8));
+        }
         let impure = || dtype == Dtype::Bool && data.iter().any(|&byte| byte > 1);
-        if data.len() < WORTH_A_LOAN || impure() {
+        if !in_block && (data.len() < WORTH_A_LOAN || impure()) {
             let array = Array::from_bytes(dtype, shape, data)?;
             self.count(data.len(), false);
             return Ok(array);

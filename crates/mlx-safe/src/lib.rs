@@ -29,6 +29,7 @@
 //! [`linalg`], which is an error there.
 
 mod array;
+mod block;
 mod callback;
 mod closure;
 pub mod cuda;
@@ -54,7 +55,8 @@ mod spec;
 mod stream;
 mod transforms;
 
-pub use array::Array;
+pub use array::{Array, CopiedBy};
+pub use block::Block;
 pub use closure::Closure;
 pub use device::{Device, DeviceType, Property};
 pub use dtype::{Dtype, Element};

@@ -20,6 +20,16 @@ bool ortmlx_array_shares_memory(mlx_array a, mlx_array b);
 /* Writes an evaluated array's elements to `to` in row-major order, in one pass however they lie. */
 void ortmlx_array_copy_out(mlx_array arr, void* to);
 
+/* `bytes` of MLX's allocator that the host can use too, aligned for tensors; null if there are none. Any thread may call these. */
+void* ortmlx_block_new(size_t bytes);
+/* Gives back what ortmlx_block_new returned. */
+void ortmlx_block_free(void* data);
+/* Whether these bytes lie in one such block. */
+bool ortmlx_in_block(const void* data, size_t bytes);
+
+/* Has the device of `s` write an evaluated array's elements to a place in such a block; `written` is false if it cannot. */
+int ortmlx_write_to_block(mlx_array arr, void* to, const mlx_stream s, bool* written);
+
 /* An array over `data`, without a copy where the back end can work on it as it lies (`lent` then), and of a copy elsewhere. Lent
    memory must stay as it is until ortmlx_take_back has returned; it is not written while `res` is held. */
 int ortmlx_lend(

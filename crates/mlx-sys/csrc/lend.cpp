@@ -3,6 +3,7 @@
 #include <cstring>
 #include <exception>
 
+#include "blocks.h"
 #include "bridge.h"
 #include "into.h"
 #include "mlx/allocator.h"
@@ -76,6 +77,11 @@ extern "C" int ortmlx_lend(
     for (auto n : sizes) {
       bytes *= n;
     }
+    auto place = ortmlx::place_of(data, bytes);
+    if (bytes > 0 && place) {
+      *lent = true;
+      return ortmlx::array_at(*place, std::move(sizes), type);
+    }
     mx::Deleter deleter;
     mx::allocator::Buffer buffer(nullptr);
     if (bytes > 0) {
@@ -104,9 +110,10 @@ extern "C" int ortmlx_take_back(mlx_array arr) {
     if (a.is_donatable()) {
       return 0;
     }
+    // Views count from the start of the buffer.
     auto& shared = *a.data_shared_ptr();
-    auto own = mx::allocator::malloc(a.nbytes());
-    std::memcpy(own.raw_ptr(), shared.buffer.raw_ptr(), a.nbytes());
+    auto own = mx::allocator::malloc(a.offset() + a.nbytes());
+    std::memcpy(static_cast<char*>(own.raw_ptr()) + a.offset(), a.data<char>(), a.nbytes());
     mx::array::Data returned(shared.buffer, shared.d);
     shared.buffer = own;
     shared.d = mx::allocator::free;
