@@ -201,6 +201,13 @@ impl Array {
         Dtype::from_raw(raw).unwrap_or(Dtype::Float32)
     }
 
+    /// Whether the array can be computed: not where it depends on the inputs of a function that is being traced, as by
+    /// [`compile`](crate::compile), [`vmap`](crate::vmap) or [`Recording`](crate::Recording).
+    pub fn has_values(&self) -> bool {
+        // SAFETY: the array is live.
+        unsafe { sys::ortmlx_array_has_values(self.0) }
+    }
+
     /// Computes the array now.
     ///
     /// # Errors

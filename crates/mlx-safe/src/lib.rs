@@ -72,7 +72,7 @@ pub use ops::{
 };
 pub use spec::Spec;
 pub use stream::Stream;
-pub use transforms::{async_eval, checkpoint, compile, compile_shapeless, custom_vjp, eval};
+pub use transforms::{Recording, async_eval, checkpoint, compile, compile_shapeless, custom_vjp, eval};
 pub use transforms::{grad, jvp, value_and_grad, vjp, vmap};
 
 /// The version of the MLX library that is loaded, such as `0.32.2`.

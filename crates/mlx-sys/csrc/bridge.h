@@ -130,6 +130,36 @@ int ortmlx_host_op_apply(
     const mlx_vector_array inputs,
     const mlx_stream s);
 
+/* Whether an array can be computed: not what depends on the inputs of a function while it is traced. */
+bool ortmlx_array_has_values(mlx_array arr);
+
+/* An array that stands for another of this shape and type while a graph is recorded. */
+int ortmlx_placeholder(mlx_array* res, const int* shape, size_t ndim, mlx_dtype dtype);
+
+/* A graph without its arrays. */
+typedef struct ortmlx_recording_ {
+  void* ctx;
+} ortmlx_recording;
+
+/* What `outputs` are computed by from `inputs`, which are placeholders; keeps neither. What does not depend on placeholders
+   and is there already is kept. */
+int ortmlx_record(
+    ortmlx_recording* res,
+    const mlx_vector_array inputs,
+    const mlx_vector_array outputs);
+
+/* Adds the same operations to the lazy graph, of other inputs of the same shapes and types. */
+int ortmlx_recording_replay(
+    mlx_vector_array* res,
+    const ortmlx_recording recording,
+    const mlx_vector_array inputs);
+
+/* The number of operations, and how many follow one another at most. */
+size_t ortmlx_recording_size(const ortmlx_recording recording);
+size_t ortmlx_recording_depth(const ortmlx_recording recording);
+
+void ortmlx_recording_free(ortmlx_recording recording);
+
 #ifdef __cplusplus
 }
 #endif

@@ -3,6 +3,7 @@
 mod compile;
 mod custom;
 mod grad;
+mod recording;
 mod vmap;
 
 use mlx_sys as sys;
@@ -14,6 +15,7 @@ use crate::{Array, Result};
 pub use compile::{compile, compile_shapeless};
 pub use custom::{checkpoint, custom_vjp};
 pub use grad::{grad, jvp, value_and_grad, vjp};
+pub use recording::Recording;
 pub use vmap::vmap;
 
 /// Computes `arrays` now, in one pass over their common graph.

@@ -1,0 +1,183 @@
+//! Recordings: what a function did to its inputs, done again to others without asking the function.
+
+use mlx_sys as sys;
+
+use super::compile::compile;
+use crate::error::{check, install_handler};
+use crate::handle::VectorArray;
+use crate::{Array, Closure, Result, Spec};
+
+/// The operations of a function of arrays, without the arrays. Unlike what [`compile`] makes, a recording belongs to whoever
+/// holds it: nothing of it is in a cache of MLX's, and all of it goes when it is dropped.
+///
+/// Not `Send`: operations belong to the streams of the thread that made them.
+///
+/// ```
+/// use mlx_safe::{Array, Dtype, Recording, Spec};
+/// let norm = |x: &[Array]| Ok(vec![x[0].square()?.sum(&[0], false)?.sqrt()?]);
+/// let norm = Recording::new(&[Spec::new(&[2], Dtype::Float32)], &norm)?;
+/// let x = Array::from_slice(&[3.0f32, 4.0], &[2])?;
+/// assert_eq!(norm.replay(&[x])?[0].item::<f32>()?, 5.0);
+/// # Ok::<(), mlx_safe::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Recording {
+    raw: sys::ortmlx_recording,
+    inputs: Vec<Spec>,
+}
+
+/// Chains of operations beyond this are not fused: MLX walks along them by recursion.
+const MOST_DEPTH: usize = 4096;
+
+impl Recording {
+    /// Calls `function` once, with inputs of these shapes and types whose values are not there: it must be pure, and cannot
+    /// evaluate what depends on them. Arrays that it captures are constants of the recording.
+    ///
+    /// # Errors
+    /// What `function` returns.
+    pub fn new(inputs: &[Spec], function: &dyn Fn(&[Array]) -> Result<Vec<Array>>) -> Result<Self> {
+        let placeholders = inputs.iter().map(placeholder).collect::<Result<Vec<_>>>()?;
+        let outputs = function(&placeholders)?;
+        let (from, to) = (VectorArray::from_arrays(&placeholders)?, VectorArray::from_arrays(&outputs)?);
+        let mut raw = sys::ortmlx_recording { ctx: std::ptr::null_mut() };
+        check("record", || {
+            // SAFETY: both vectors are live, and `raw` is empty.
+            unsafe { sys::ortmlx_record(&mut raw, from.raw(), to.raw()) }
+        })?;
+        Ok(Self { raw, inputs: inputs.to_vec() })
+    }
+
+    /// The same with equal operations merged and chains of elementwise ones fused into kernels, which MLX makes at run time:
+    /// for GPUs. On a CPU it would run the system's `g++` for each. A recording of very long chains stays as it is.
+    ///
+    /// # Errors
+    /// If MLX refuses.
+    pub fn fused(self) -> Result<Self> {
+        // SAFETY: the recording is live.
+        if unsafe { sys::ortmlx_recording_depth(self.raw) } > MOST_DEPTH {
+            return Ok(self);
+        }
+        let inputs = self.inputs.clone();
+        let fused: Closure = compile(move |x| self.replay(x))?;
+        Self::new(&inputs, &|x| fused.apply(x))
+    }
+
+    /// What the function gives for `inputs`.
+    ///
+    /// # Errors
+    /// If they are not of the recorded shapes and types.
+    pub fn replay(&self, inputs: &[Array]) -> Result<Vec<Array>> {
+        let inputs = VectorArray::from_arrays(inputs)?;
+        VectorArray::from_op("replay", |out| {
+            // SAFETY: the recording and the vector are live; `out` is empty.
+            unsafe { sys::ortmlx_recording_replay(out, self.raw, inputs.raw()) }
+        })
+    }
+
+    /// The number of operations.
+    pub fn operations(&self) -> usize {
+        // SAFETY: the recording is live.
+        unsafe { sys::ortmlx_recording_size(self.raw) }
+    }
+}
+
+impl Drop for Recording {
+    fn drop(&mut self) {
+        // SAFETY: we own it, and this is its last use.
+        unsafe { sys::ortmlx_recording_free(self.raw) };
+    }
+}
+
+fn placeholder(spec: &Spec) -> Result<Array> {
+    install_handler();
+    Array::from_op("placeholder", |out| {
+        // SAFETY: `out` is empty; the shape has as many entries as it is said to have.
+        unsafe { sys::ortmlx_placeholder(out, spec.shape.as_ptr(), spec.shape.len(), spec.dtype.raw()) }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Dtype, Error};
+
+    fn floats(values: &[f32]) -> Array {
+        Array::from_slice(values, &[values.len() as i32]).unwrap()
+    }
+
+    fn spec(size: i32) -> Spec {
+        Spec::new(&[size], Dtype::Float32)
+    }
+
+    #[test]
+    fn replays_with_other_values_and_keeps_constants() {
+        let weight = floats(&[2.0, 3.0]);
+        let function = move |x: &[Array]| {
+            let parts = x[0].multiply(&weight)?.split(&[1], 0)?;
+            Ok(vec![parts[1].clone(), parts[0].clone(), x[1].clone(), weight.clone()])
+        };
+        let recording = Recording::new(&[spec(2), spec(1)], &function).unwrap();
+        drop(function);
+        assert_eq!(recording.operations(), 2);
+        for values in [[1.0f32, 1.0], [-4.0, 0.5]] {
+            let outputs = recording.replay(&[floats(&values), floats(&[9.0])]).unwrap();
+            let outputs: Vec<Vec<f32>> = outputs.iter().map(|y| y.to_vec().unwrap()).collect();
+            assert_eq!(outputs, [vec![3.0 * values[1]], vec![2.0 * values[0]], vec![9.0], vec![2.0, 3.0]]);
+        }
+    }
+
+    #[test]
+    fn other_shapes_and_types_are_refused() {
+        let recording = Recording::new(&[spec(2)], &|x| Ok(vec![x[0].exp()?])).unwrap();
+        for wrong in [vec![floats(&[1.0])], vec![], vec![Array::from_slice(&[1i32, 2], &[2]).unwrap()]] {
+            let error = recording.replay(&wrong).unwrap_err().to_string();
+            assert!(error.starts_with("replay: ") && error.contains("float32(2)"), "{error}");
+        }
+    }
+
+    #[test]
+    fn what_is_recorded_has_no_values() {
+        let seen = std::cell::Cell::new(0);
+        let function = |x: &[Array]| {
+            let constant = floats(&[1.0, 2.0]).add(&Array::scalar(1.0f32))?;
+            assert!(constant.has_values() && !x[0].has_values());
+            assert_eq!(constant.to_vec::<f32>()?, [2.0, 3.0]);
+            let sum = x[0].add(&constant)?;
+            assert!(!sum.has_values() && sum.eval().is_err());
+            seen.set(seen.get() + 1);
+            Ok(vec![sum])
+        };
+        let recording = Recording::new(&[spec(2)], &function).unwrap();
+        assert_eq!(recording.replay(&[floats(&[1.0, 1.0])]).unwrap()[0].to_vec::<f32>().unwrap(), [3.0, 4.0]);
+        assert_eq!(seen.get(), 1);
+        let error = Recording::new(&[spec(2)], &|_| Err(Error::Closure("on purpose".into()))).unwrap_err();
+        assert!(error.to_string().contains("on purpose"));
+    }
+
+    #[test]
+    fn long_chains_are_recorded() {
+        let chain = |x: &[Array]| {
+            let mut y = x[0].clone();
+            for _ in 0..50_000 {
+                y = y.add(&x[0])?;
+            }
+            Ok(vec![y])
+        };
+        let recording = Recording::new(&[spec(1)], &chain).unwrap().fused().unwrap();
+        assert_eq!(recording.operations(), 50_000);
+        assert_eq!(recording.replay(&[floats(&[1.0])]).unwrap()[0].to_vec::<f32>().unwrap(), [50_001.0]);
+    }
+
+    #[test]
+    fn fusing_merges_what_is_equal() {
+        let function = |x: &[Array]| {
+            let (a, b) = (x[0].matmul(&x[0])?, x[0].matmul(&x[0])?);
+            Ok(vec![a.sum(&[0], false)?, b.sum(&[1], false)?])
+        };
+        let x = Array::from_slice(&[1.0f32, 2.0, 3.0, 4.0], &[2, 2]).unwrap();
+        let recording = Recording::new(&[Spec::from(&x)], &function).unwrap().fused().unwrap();
+        let y = recording.replay(&[x]).unwrap();
+        assert_eq!(y[0].to_vec::<f32>().unwrap(), [22.0, 32.0]);
+        assert_eq!(y[1].to_vec::<f32>().unwrap(), [17.0, 37.0]);
+    }
+}

@@ -1,0 +1,246 @@
+// A graph without its arrays: what a function of arrays did, to be done again with others.
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <sstream>
+#include <stdexcept>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "bridge.h"
+#include "into.h"
+#include "mlx/c/error.h"
+#include "mlx/c/private/mlx.h"
+#include "mlx/mlx.h"
+#include "mlx/primitives.h"
+
+namespace {
+
+namespace mx = mlx::core;
+
+bool is_placeholder(const mx::array& a) {
+  return a.status() == mx::array::Status::unscheduled && !a.has_primitive();
+}
+
+bool is_computed(const mx::array& a) {
+  return a.status() == mx::array::Status::unscheduled && a.has_primitive();
+}
+
+class Recording {
+ public:
+  Recording(const std::vector<mx::array>& inputs, const std::vector<mx::array>& outputs) {
+    for (const auto& in : inputs) {
+      place(in);
+      specs_.push_back({in.shape(), in.dtype()});
+    }
+    for (const auto& out : outputs) {
+      add(out);
+      outputs_.push_back(slots_.at(out.id()));
+    }
+    slots_.clear();
+    depths_.clear();
+  }
+
+  std::vector<mx::array> replay(const std::vector<mx::array>& inputs) const {
+    check(inputs);
+    std::vector<mx::array> values;
+    values.reserve(count_);
+    values.insert(values.end(), inputs.begin(), inputs.end());
+    auto leaf = leaves_.begin();
+    for (const auto& node : nodes_) {
+      if (node.primitive == nullptr) {
+        values.push_back(*leaf++);
+        continue;
+      }
+      std::vector<mx::array> of;
+      of.reserve(node.inputs.size());
+      for (auto slot : node.inputs) {
+        of.push_back(values[slot]);
+      }
+      if (node.outputs.size() == 1) {
+        const auto& [shape, dtype] = node.outputs.front();
+        values.emplace_back(shape, dtype, node.primitive, std::move(of));
+        continue;
+      }
+      std::vector<mx::Shape> shapes;
+      std::vector<mx::Dtype> dtypes;
+      for (const auto& [shape, dtype] : node.outputs) {
+        shapes.push_back(shape);
+        dtypes.push_back(dtype);
+      }
+      for (auto& made : mx::array::make_arrays(std::move(shapes), dtypes, node.primitive, of)) {
+        values.push_back(std::move(made));
+      }
+    }
+    std::vector<mx::array> outputs;
+    outputs.reserve(outputs_.size());
+    for (auto slot : outputs_) {
+      outputs.push_back(values[slot]);
+    }
+    return outputs;
+  }
+
+  size_t size() const {
+    return nodes_.size() - leaves_.size();
+  }
+
+  size_t depth() const {
+    return depth_;
+  }
+
+ private:
+  using Spec = std::pair<mx::Shape, mx::Dtype>;
+
+  // One operation; without a primitive, the next of the leaves.
+  struct Node {
+    std::shared_ptr<mx::Primitive> primitive;
+    std::vector<uint32_t> inputs;
+    std::vector<Spec> outputs;
+  };
+
+  void place(const mx::array& a) {
+    slots_.emplace(a.id(), count_++);
+  }
+
+  // Adds what `root` is computed from, and it. Not recursive: chains are as long as loops are.
+  void add(const mx::array& root) {
+    std::vector<mx::array> stack{root};
+    while (!stack.empty()) {
+      auto a = stack.back();
+      if (slots_.count(a.id()) != 0) {
+        stack.pop_back();
+        continue;
+      }
+      if (is_placeholder(a)) {
+        throw std::invalid_argument("[record] the function uses an input of another recording");
+      }
+      if (!is_computed(a)) {
+        stack.pop_back();
+        place(a);
+        leaves_.push_back(a);
+        nodes_.emplace_back();
+        continue;
+      }
+      size_t waiting = stack.size();
+      for (const auto& in : a.inputs()) {
+        if (slots_.count(in.id()) == 0) {
+          stack.push_back(in);
+        }
+      }
+      if (stack.size() == waiting) {
+        stack.pop_back();
+        add_operation(a);
+      }
+    }
+  }
+
+  void add_operation(mx::array a) {
+    Node node{a.primitive_ptr(), {}, {}};
+    size_t depth = 0;
+    for (const auto& in : a.inputs()) {
+      node.inputs.push_back(slots_.at(in.id()));
+      auto found = depths_.find(in.id());
+      depth = std::max(depth, found == depths_.end() ? 0 : found->second);
+    }
+    for (const auto& out : a.outputs()) {
+      place(out);
+      depths_.emplace(out.id(), depth + 1);
+      node.outputs.emplace_back(out.shape(), out.dtype());
+    }
+    depth_ = std::max(depth_, depth + 1);
+    nodes_.push_back(std::move(node));
+  }
+
+  void check(const std::vector<mx::array>& inputs) const {
+    bool fits = inputs.size() == specs_.size();
+    for (size_t i = 0; fits && i < inputs.size(); ++i) {
+      fits = inputs[i].shape() == specs_[i].first && inputs[i].dtype() == specs_[i].second;
+    }
+    if (!fits) {
+      std::ostringstream text;
+      text << "[replay] the inputs are not of the shapes and types that were recorded:";
+      for (const auto& [shape, dtype] : specs_) {
+        text << " " << dtype << shape;
+      }
+      throw std::invalid_argument(text.str());
+    }
+  }
+
+  std::vector<Spec> specs_;
+  std::vector<mx::array> leaves_;
+  std::vector<Node> nodes_;
+  std::vector<uint32_t> outputs_;
+  uint32_t count_ = 0;
+  size_t depth_ = 0;
+  // Only while it is made.
+  std::unordered_map<std::uintptr_t, uint32_t> slots_;
+  std::unordered_map<std::uintptr_t, size_t> depths_;
+};
+
+const Recording& recorded(ortmlx_recording recording) {
+  return *static_cast<const Recording*>(recording.ctx);
+}
+
+} // namespace
+
+extern "C" int ortmlx_placeholder(mlx_array* res, const int* shape, size_t ndim, mlx_dtype dtype) {
+  return ortmlx::into(res, [&] {
+    return mx::array(mx::Shape(shape, shape + ndim), mlx_dtype_to_cpp(dtype), nullptr, {});
+  });
+}
+
+extern "C" bool ortmlx_array_has_values(mlx_array arr) {
+  std::vector<mx::array> stack{mlx_array_get_(arr)};
+  std::unordered_set<std::uintptr_t> seen;
+  while (!stack.empty()) {
+    auto a = std::move(stack.back());
+    stack.pop_back();
+    if (is_placeholder(a)) {
+      return false;
+    }
+    if (is_computed(a) && seen.insert(a.id()).second) {
+      stack.insert(stack.end(), a.inputs().begin(), a.inputs().end());
+    }
+  }
+  return true;
+}
+
+extern "C" int ortmlx_record(
+    ortmlx_recording* res,
+    const mlx_vector_array inputs,
+    const mlx_vector_array outputs) {
+  try {
+    res->ctx = new Recording(mlx_vector_array_get_(inputs), mlx_vector_array_get_(outputs));
+    return 0;
+  } catch (std::exception& e) {
+    mlx_error(e.what());
+    return 1;
+  }
+}
+
+extern "C" int ortmlx_recording_replay(
+    mlx_vector_array* res,
+    const ortmlx_recording recording,
+    const mlx_vector_array inputs) {
+  try {
+    mlx_vector_array_set_(*res, recorded(recording).replay(mlx_vector_array_get_(inputs)));
+    return 0;
+  } catch (std::exception& e) {
+    mlx_error(e.what());
+    return 1;
+  }
+}
+
+extern "C" size_t ortmlx_recording_size(const ortmlx_recording recording) {
+  return recorded(recording).size();
+}
+
+extern "C" size_t ortmlx_recording_depth(const ortmlx_recording recording) {
+  return recorded(recording).depth();
+}
+
+extern "C" void ortmlx_recording_free(ortmlx_recording recording) {
+  delete static_cast<Recording*>(recording.ctx);
+}
