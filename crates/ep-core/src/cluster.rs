@@ -2,25 +2,23 @@
 
 use std::cell::Cell;
 
-use mlx_safe::{Array, DeviceType, Loans};
+use mlx_safe::{Array, DeviceType, Loans, Spec};
 use onnx_graph::{ElementType, Graph, ValueId};
 
 use crate::compile::Compiler;
+use crate::executable::key::Call;
+use crate::executable::mode::Mode;
+use crate::executable::{Executor, Outcome};
 use crate::host::{HostTensor, shape_i32};
-use crate::io::{Elements, OutputSink, TensorView, Traffic};
+use crate::io::{Elements, OutputSink, Ran, TensorView, Traffic};
 use crate::lowering::Value;
-use crate::program::Program;
 use crate::rewrite::{self, Rules};
-use crate::run::Run;
-use crate::{Error, ShapeMode, dtype};
+use crate::{Error, dtype};
 
 /// A compiled cluster. It stays on the worker's thread that made it.
 pub(crate) struct ClusterProgram {
-    program: Program,
+    executor: Executor,
     inputs: Vec<Input>,
-    device: DeviceType,
-    /// The most bytes that one array may take.
-    limit: usize,
 }
 
 struct Input {
@@ -32,70 +30,52 @@ struct Input {
 const INPUT_HOST_LIMIT: usize = 64;
 
 impl ClusterProgram {
-    /// Claims every node of `graph` and uploads its constants. Call on the worker's thread.
-    pub(crate) fn new(graph: &Graph<'_>, device: DeviceType, rules: Rules) -> Result<Self, Error> {
+    /// Claims every node of `graph` and uploads its constants. `room` is that of [`Executor::new`]. Call on the worker's
+    /// thread.
+    pub(crate) fn new(
+        graph: &Graph<'_>,
+        device: DeviceType,
+        rules: Rules,
+        room: Option<usize>,
+    ) -> Result<Self, Error> {
         let mut graph = graph.clone();
         // What is read from outside stays an input, whatever becomes of its readers.
         graph.outer_values().collect::<Vec<_>>().into_iter().for_each(|value| graph.add_input(value));
         rewrite::apply(&mut graph, rules, device)?;
         let program = Compiler::new(device).program(&graph)?;
         let inputs = graph.inputs().iter().map(|&id| input(&graph, id)).collect::<Result<_, _>>()?;
-        Ok(Self { program, inputs, device, limit: mlx_safe::memory::limit()? })
+        let executor = Executor::new(program, device, mlx_safe::memory::limit()?, room);
+        Ok(Self { executor, inputs })
     }
 
-    /// How the program may be compiled.
-    pub(crate) fn shape_mode(&self) -> ShapeMode {
-        self.program.shape_mode()
+    /// How runs go, as far as is known.
+    pub(crate) fn mode(&self) -> Mode {
+        self.executor.mode()
     }
 
     /// Runs on `inputs`, one for each of the graph's inputs in order, and writes every output.
-    pub(crate) fn run(&self, inputs: &[TensorView<'_>], sink: &mut dyn OutputSink) -> Result<Traffic, Error> {
+    pub(crate) fn run(&self, inputs: &[TensorView<'_>], sink: &mut dyn OutputSink) -> Result<Ran, Error> {
         if inputs.len() != self.inputs.len() {
             let detail =
                 format!("the program takes {} inputs, {} were given", self.inputs.len(), inputs.len());
             return Err(Error::Input { index: inputs.len(), detail });
         }
+        let mut specs = Vec::with_capacity(inputs.len());
+        for (index, (view, input)) in inputs.iter().zip(&self.inputs).enumerate() {
+            specs.push(input.spec(index, view)?);
+        }
+        let call = Call { views: inputs, specs };
         mlx_safe::lend(|loans| {
-            let mut values = Vec::with_capacity(inputs.len());
-            for (index, (view, input)) in inputs.iter().zip(&self.inputs).enumerate() {
-                values.push(bind(index, view, input, loans)?);
-            }
-            let mut run = Run::new(self.limit);
-            let outputs = self.program.call(values, &mut run)?;
-            let copied_out = self.deliver(&outputs, &mut run, loans, sink)?;
+            let bound = || inputs.iter().zip(&call.specs);
+            let arrays = || bound().map(|(view, spec)| lend(view, spec, loans)).collect();
+            let values = || bound().map(|(view, spec)| bind(view, spec, loans)).collect();
+            let Outcome { mut outputs, mut run, decision } = self.executor.call(&call, &arrays, &values)?;
+            run.settle(&outputs)?;
+            let copied_out = deliver(&mut outputs, loans, sink)?;
             let mlx_safe::Traffic { copied, lent } = loans.traffic();
-            Ok(Traffic { copied_in: copied, read_in_place: lent, copied_out })
+            let traffic = Traffic { copied_in: copied, read_in_place: lent, copied_out };
+            Ok(Ran { traffic, decision })
         })
-    }
-
-    /// Computes everything and hands it over; how many bytes the host copied.
-    fn deliver(
-        &self,
-        outputs: &[Value],
-        run: &mut Run,
-        loans: &Loans<'_>,
-        sink: &mut dyn OutputSink,
-    ) -> Result<usize, Error> {
-        let mut arrays = Vec::with_capacity(outputs.len());
-        for value in outputs {
-            let array = value.array().map_err(|e| Error::Bug(e.to_string()))?;
-            // A GPU rearranges while it computes; on a CPU the copy to the caller does so on its way.
-            arrays.push(if self.device == DeviceType::Gpu { array.contiguous()? } else { array.clone() });
-        }
-        run.settle(&arrays)?;
-        // The caller may have bound an input's memory to an output: nothing is read from there once outputs are written.
-        for array in arrays.iter_mut().filter(|array| loans.hold(array)) {
-            let (dtype, shape) = (array.dtype(), array.shape().to_vec());
-            *array = array.with_bytes(|data| Array::from_bytes(dtype, &shape, data))??;
-        }
-        let copied = Cell::new(0);
-        for (index, array) in arrays.iter().enumerate() {
-            let shape: Vec<usize> = array.shape().iter().map(|&d| d as usize).collect();
-            let element = dtype::to_onnx(array.dtype());
-            sink.write(index, element, &shape, Elements::of(array, &copied))
-                .map_err(|source| Error::Output { index, source })?;
-        }
-        Ok(copied.get())
     }
 }
 
@@ -106,22 +86,45 @@ fn input(graph: &Graph<'_>, id: ValueId) -> Result<Input, Error> {
     Ok(Input { element, name: value.name.clone() })
 }
 
-fn bind<'env>(
-    index: usize,
-    view: &TensorView<'env>,
-    input: &Input,
-    loans: &Loans<'env>,
-) -> Result<Value, Error> {
-    let fail = |detail: String| Error::Input { index, detail: format!("'{}' {detail}", input.name) };
-    if view.element != input.element {
-        return Err(fail(format!("is {}, the model takes {}", view.element, input.element)));
+impl Input {
+    /// What MLX calls the type and shape of `view`, which is given as input `index`.
+    fn spec(&self, index: usize, view: &TensorView<'_>) -> Result<Spec, Error> {
+        let fail = |detail: String| Error::Input { index, detail: format!("'{}' {detail}", self.name) };
+        if view.element != self.element {
+            return Err(fail(format!("is {}, the model takes {}", view.element, self.element)));
+        }
+        let shape = shape_i32(view.shape).map_err(|e| fail(e.to_string()))?;
+        let dtype = dtype::to_mlx(view.element).ok_or_else(|| fail(format!("is {}", view.element)))?;
+        Ok(Spec { shape, dtype })
     }
-    let shape = shape_i32(view.shape).map_err(|e| fail(e.to_string()))?;
-    let dtype = dtype::to_mlx(view.element).ok_or_else(|| fail(format!("is {}", view.element)))?;
+}
+
+fn lend<'env>(view: &TensorView<'env>, spec: &Spec, loans: &Loans<'env>) -> Result<Array, Error> {
+    Ok(loans.array(spec.dtype, &spec.shape, view.data)?)
+}
+
+fn bind<'env>(view: &TensorView<'env>, spec: &Spec, loans: &Loans<'env>) -> Result<Value, Error> {
     let follow = !view.element.is_float() && view.shape.iter().product::<usize>() <= INPUT_HOST_LIMIT;
     let host = follow.then(|| HostTensor::from_bytes(view.element, view.shape, view.data)).flatten();
     Ok(match host {
         Some(host) => Value::host(host),
-        None => Value::device(loans.array(dtype, &shape, view.data)?),
+        None => Value::device(lend(view, spec, loans)?),
     })
+}
+
+/// Hands over what was computed; how many bytes the host copied.
+fn deliver(arrays: &mut [Array], loans: &Loans<'_>, sink: &mut dyn OutputSink) -> Result<usize, Error> {
+    // The caller may have bound an input's memory to an output: nothing is read from there once outputs are written.
+    for array in arrays.iter_mut().filter(|array| loans.hold(array)) {
+        let (dtype, shape) = (array.dtype(), array.shape().to_vec());
+        *array = array.with_bytes(|data| Array::from_bytes(dtype, &shape, data))??;
+    }
+    let copied = Cell::new(0);
+    for (index, array) in arrays.iter().enumerate() {
+        let shape: Vec<usize> = array.shape().iter().map(|&d| d as usize).collect();
+        let element = dtype::to_onnx(array.dtype());
+        sink.write(index, element, &shape, Elements::of(array, &copied))
+            .map_err(|source| Error::Output { index, source })?;
+    }
+    Ok(copied.get())
 }

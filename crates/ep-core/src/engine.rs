@@ -6,12 +6,13 @@ use mlx_safe::{Block, Device};
 use onnx_graph::{Cluster, Graph, Node, NodeId};
 
 use crate::cluster::ClusterProgram;
-use crate::io::{OutputSink, TensorView, Traffic};
+use crate::executable::mode::{Mode, announce};
+use crate::io::{OutputSink, Ran, TensorView};
 use crate::rewrite::{self, Fused, Rules};
 use crate::worker::{Remote, Worker};
 use crate::{
-    ClaimPolicy, Claims, Decline, DeviceChoice, Error, Fusion, NodeRef, Options, SelectiveScanChoice,
-    ShapeMode, policy, registry,
+    ClaimPolicy, Claims, CompileChoice, Decline, DeviceChoice, Error, Fusion, NodeRef, Options,
+    SelectiveScanChoice, policy, registry,
 };
 
 /// One session's device and policy. Cheap to clone.
@@ -20,6 +21,8 @@ pub struct Engine {
     device: Device,
     claim: ClaimPolicy,
     rules: Rules,
+    /// For how many keys a program is recorded; `None` for never.
+    room: Option<usize>,
     worker: Arc<Worker>,
 }
 
@@ -31,7 +34,13 @@ impl Engine {
     pub fn new(options: &Options) -> Result<Self, Error> {
         let device = choose(options.device)?;
         let rules = Rules { selective_scan: options.selective_scan == SelectiveScanChoice::Auto };
-        Ok(Self { device, claim: options.claim, rules, worker: Worker::of(device)? })
+        let room = (options.compile == CompileChoice::Auto).then_some(options.cache);
+        let worker = Worker::of(device)?;
+        if let Some(bytes) = options.memory_cache {
+            worker.run(|| mlx_safe::memory::set_cache_limit(bytes))??;
+        }
+        announce(device.kind);
+        Ok(Self { device, claim: options.claim, rules, room, worker })
     }
 
     /// The device that runs what is claimed.
@@ -130,23 +139,24 @@ impl Engine {
     /// If MLX cannot hold a constant.
     pub fn compile(&self, graph: &Graph<'_>) -> Result<Executable, Error> {
         let kind = self.device.kind;
-        let rules = self.rules;
-        let program = self.worker.keep(|| ClusterProgram::new(graph, kind, rules))?;
-        let shape_mode = program.with(ClusterProgram::shape_mode)?;
-        Ok(Executable { program, shape_mode })
+        let (rules, room) = (self.rules, self.room);
+        let program = self.worker.keep(|| ClusterProgram::new(graph, kind, rules, room))?;
+        Ok(Executable { program })
     }
 }
 
 /// A compiled cluster. Runs may come from any thread; they take turns on the device's worker.
 pub struct Executable {
     program: Remote<ClusterProgram>,
-    shape_mode: ShapeMode,
 }
 
 impl Executable {
-    /// How this program may be traced and reused.
-    pub fn shape_mode(&self) -> ShapeMode {
-        self.shape_mode
+    /// How this program runs, as far as its runs have shown.
+    ///
+    /// # Errors
+    /// In the child of a fork.
+    pub fn mode(&self) -> Result<Mode, Error> {
+        self.program.with(ClusterProgram::mode)
     }
 
     /// Runs on `inputs`, which follow the graph's inputs and then the outer-scope values that it reads. Nothing refers to them
@@ -154,7 +164,7 @@ impl Executable {
     ///
     /// # Errors
     /// If an input has the wrong type, a node cannot work with its values, or the sink refuses an output.
-    pub fn run(&self, inputs: &[TensorView<'_>], outputs: &mut dyn OutputSink) -> Result<Traffic, Error> {
+    pub fn run(&self, inputs: &[TensorView<'_>], outputs: &mut dyn OutputSink) -> Result<Ran, Error> {
         self.program.with(|program| program.run(inputs, outputs))?
     }
 }

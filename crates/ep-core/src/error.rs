@@ -72,6 +72,9 @@ pub enum LowerError {
     /// The values at run time break the operator's rules.
     #[error("{0}")]
     Invalid(String),
+    /// A trace cannot go on without values.
+    #[error("reads on the host what the device computes")]
+    Values,
     /// Something inside the node's body failed.
     #[error(transparent)]
     Body(#[from] Box<Error>),
@@ -146,6 +149,9 @@ pub enum Error {
         /// The host's reason.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
+    /// A trace cannot go on without an evaluation.
+    #[error("a loop evaluates as it goes, because it is long or its arrays are large")]
+    Evaluates,
     /// The process was forked after the session was made.
     #[error(
         "this session was made before fork(): MLX's threads do not exist in the child. Create the session in the child, \

@@ -6,7 +6,7 @@ use std::mem::MaybeUninit;
 use mlx_safe::{Array, CopiedBy};
 use onnx_graph::ElementType;
 
-use crate::Error;
+use crate::{Decision, Error};
 
 /// A tensor of the caller's, read during a run.
 #[derive(Clone, Copy, Debug)]
@@ -76,6 +76,15 @@ impl<'a> Elements<'a> {
     fn count(self) {
         self.copied.set(self.copied.get() + self.bytes());
     }
+}
+
+/// What one run did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ran {
+    /// What crossed between the caller and MLX.
+    pub traffic: Traffic,
+    /// What was decided about runs like this one, if it was the first.
+    pub decision: Option<Decision>,
 }
 
 /// What crossed between the caller's tensors and MLX's arrays in one run, in bytes.

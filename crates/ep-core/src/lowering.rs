@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use mlx_safe::{Array, Dtype};
 
+use crate::executable::origins::Origins;
 use crate::host::{HostTensor, shape_i32};
 use crate::program::Label;
 use crate::run::Run;
@@ -18,24 +19,41 @@ pub(crate) struct Value(Rc<ValueState>);
 struct ValueState {
     array: OnceCell<Array>,
     host: OnceCell<HostTensor>,
+    /// In a trace, the inputs that the host's copy comes from.
+    origins: Origins,
 }
 
 impl Value {
     pub(crate) fn device(array: Array) -> Self {
-        Self(Rc::new(ValueState { array: array.into(), host: OnceCell::new() }))
+        Self(Rc::new(ValueState { array: array.into(), ..ValueState::default() }))
     }
 
     pub(crate) fn host(tensor: HostTensor) -> Self {
-        Self(Rc::new(ValueState { array: OnceCell::new(), host: tensor.into() }))
+        Self(Rc::new(ValueState { host: tensor.into(), ..ValueState::default() }))
     }
 
     pub(crate) fn both(array: Array, tensor: HostTensor) -> Self {
-        Self(Rc::new(ValueState { array: array.into(), host: tensor.into() }))
+        Self::traced(array, tensor, Origins::default())
     }
 
-    /// The host's copy, if there is one without waiting for the device.
+    /// A value of a trace: the array stands for what every replay brings, `tensor` is what this run has there.
+    pub(crate) fn traced(array: Array, tensor: HostTensor, origins: Origins) -> Self {
+        Self(Rc::new(ValueState { array: array.into(), host: tensor.into(), origins }))
+    }
+
+    /// The host's copy, if there is one without waiting for the device, and nothing depends on who looks at it.
     pub(crate) fn known(&self) -> Option<&HostTensor> {
+        self.0.host.get().filter(|_| self.0.origins.is_empty())
+    }
+
+    /// The host's copy, to compute with it what is [`Value::traced`] with the same origins.
+    pub(crate) fn held(&self) -> Option<&HostTensor> {
         self.0.host.get()
+    }
+
+    /// In a trace, the inputs that the host's copy comes from.
+    pub(crate) fn origins(&self) -> &Origins {
+        &self.0.origins
     }
 
     /// The array, uploaded if need be.
@@ -45,6 +63,7 @@ impl Value {
         }
         let host =
             self.0.host.get().ok_or_else(|| LowerError::Bug("a value was read before it was made".into()))?;
+        self.0.origins.read();
         let array = host.upload()?;
         Ok(self.0.array.get_or_init(|| array))
     }
@@ -60,11 +79,19 @@ impl Value {
     }
 
     /// The host's copy, computed and downloaded if need be.
+    ///
+    /// # Errors
+    /// [`LowerError::Values`] in a trace, where the value is computed from inputs.
     pub(crate) fn download(&self) -> Result<&HostTensor, LowerError> {
         if let Some(host) = self.0.host.get() {
+            self.0.origins.read();
             return Ok(host);
         }
-        let host = HostTensor::download(self.array()?)?;
+        let array = self.array()?;
+        if !array.has_values() {
+            return Err(LowerError::Values);
+        }
+        let host = HostTensor::download(array)?;
         Ok(self.0.host.get_or_init(|| host))
     }
 
@@ -142,13 +169,13 @@ impl<'a> Lowering<'a> {
         self.input(i)?.shape()
     }
 
-    /// The host's copy of input `i`, if it is known without waiting for the device.
+    /// The host's copy of input `i`, if it is known without waiting for the device: for a lowering that can do without.
     pub(crate) fn known(&self, i: usize) -> Option<&'a HostTensor> {
         self.inputs.get(i)?.as_ref()?.known()
     }
 
-    /// Input `i` on the host. Waits for the device where the values are not known: an op that calls this for a value
-    /// that may be computed is [`ShapeMode::Eager`](crate::ShapeMode) or keyed by it.
+    /// Input `i` on the host. Waits for the device where the values are not known. In a trace the values become part of the
+    /// key, or, where they are computed, the program runs eagerly.
     pub(crate) fn host(&self, i: usize) -> Result<&'a HostTensor, LowerError> {
         self.input(i)?.download()
     }

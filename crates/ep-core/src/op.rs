@@ -31,25 +31,14 @@ impl OpKey {
     }
 }
 
-/// How a program that holds an operator may be compiled.
+/// For which shapes the recorded lowering of an operator is right. Which values it reads on the host is found out when it is
+/// recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ShapeMode {
-    /// The traced graph is right for every shape.
+    /// For every shape.
     Shapeless,
-    /// The traced graph is right for the shapes, and the host-known values, that it was traced with; the text says why.
+    /// For those that it was recorded with; the text says why.
     Keyed(&'static str),
-    /// An output's shape depends on values on the device, so that every run is traced anew; the text says why.
-    Eager(&'static str),
-}
-
-impl ShapeMode {
-    /// Whichever of two asks for more.
-    pub(crate) fn stricter(self, other: Self) -> Self {
-        match (self, other) {
-            (Self::Eager(_), _) | (Self::Keyed(_), Self::Keyed(_) | Self::Shapeless) => self,
-            _ => other,
-        }
-    }
 }
 
 /// An operator, parsed: every attribute read and every default applied. Claiming *is* parsing; lowering gets the result.
@@ -60,7 +49,7 @@ pub(crate) trait Op: Sized + Send + Sync + 'static {
     /// Parses a node, or says why it stays with ONNX Runtime. What is claimed must run for every input it admits.
     fn claim(node: &NodeRef<'_>) -> Result<Self, Decline>;
 
-    /// How a program that holds this may be compiled.
+    /// For which shapes a recorded lowering is right.
     fn shape_mode(&self) -> ShapeMode;
 
     /// Builds the outputs.
@@ -69,6 +58,11 @@ pub(crate) trait Op: Sized + Send + Sync + 'static {
     /// Computes the outputs on the host when every input is known there: shape arithmetic. `None` hands over to `lower`.
     fn fold(&self, _inputs: &[Option<&HostTensor>]) -> Result<Option<Vec<HostTensor>>, LowerError> {
         Ok(None)
+    }
+
+    /// How many inputs, from the first on, [`Op::fold`] asks for.
+    fn fold_inputs(&self) -> usize {
+        usize::MAX
     }
 }
 
@@ -94,6 +88,9 @@ pub(crate) trait AnyOp {
     fn fold(&self, _inputs: &[Option<&HostTensor>]) -> Result<Option<Vec<HostTensor>>, LowerError> {
         Ok(None)
     }
+    fn fold_inputs(&self) -> usize {
+        usize::MAX
+    }
 }
 
 impl<T: Op> AnyOp for T {
@@ -107,6 +104,10 @@ impl<T: Op> AnyOp for T {
 
     fn fold(&self, inputs: &[Option<&HostTensor>]) -> Result<Option<Vec<HostTensor>>, LowerError> {
         Op::fold(self, inputs)
+    }
+
+    fn fold_inputs(&self) -> usize {
+        Op::fold_inputs(self)
     }
 }
 

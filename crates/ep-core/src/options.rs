@@ -39,8 +39,18 @@ pub enum SelectiveScanChoice {
     Off,
 }
 
+/// Whether programs are recorded and replayed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum CompileChoice {
+    /// Where that is right.
+    #[default]
+    Auto,
+    /// Never: every run is built anew.
+    Off,
+}
+
 /// The options of one session.
-#[derive(Clone, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
     /// Option `device`.
     pub device: DeviceChoice,
@@ -48,8 +58,28 @@ pub struct Options {
     pub claim: ClaimPolicy,
     /// Option `selective_scan`.
     pub selective_scan: SelectiveScanChoice,
+    /// Option `compile`.
+    pub compile: CompileChoice,
+    /// Option `cache`: for how many shapes of its inputs a cluster is kept recorded.
+    pub cache: usize,
+    /// Option `memory_cache`: how many bytes MLX keeps for reuse, in the whole process; its own choice if not given.
+    pub memory_cache: Option<usize>,
     /// Option `trace`: a file that gets one JSON line for every node asked about and every cluster made.
     pub trace: Option<PathBuf>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            device: DeviceChoice::default(),
+            claim: ClaimPolicy::default(),
+            selective_scan: SelectiveScanChoice::default(),
+            compile: CompileChoice::default(),
+            cache: 16,
+            memory_cache: None,
+            trace: None,
+        }
+    }
 }
 
 /// An option that is not one, or a value that it does not take.
@@ -117,6 +147,34 @@ const DECLARATIONS: &[Declaration] = &[
                 "off" => SelectiveScanChoice::Off,
                 _ => return None,
             };
+            Some(())
+        },
+    },
+    Declaration {
+        name: "compile",
+        values: "auto or off",
+        set: |options, value| {
+            options.compile = match value {
+                "auto" => CompileChoice::Auto,
+                "off" => CompileChoice::Off,
+                _ => return None,
+            };
+            Some(())
+        },
+    },
+    Declaration {
+        name: "cache",
+        values: "a number of shapes, 1 or more",
+        set: |options, value| {
+            options.cache = value.parse().ok().filter(|&shapes| shapes > 0)?;
+            Some(())
+        },
+    },
+    Declaration {
+        name: "memory_cache",
+        values: "a number of MiB",
+        set: |options, value| {
+            options.memory_cache = Some(value.parse::<usize>().ok()?.checked_mul(1 << 20)?);
             Some(())
         },
     },
@@ -197,6 +255,13 @@ mod tests {
         assert_eq!(off.selective_scan, SelectiveScanChoice::Off);
         let scan = parse(&[("selective_scan", "on")], &[]).unwrap_err().to_string();
         assert!(scan.contains("'on'") && scan.contains("auto or off"), "{scan}");
+        for (key, value) in [("compile", "on"), ("cache", "0"), ("cache", "-1"), ("memory_cache", "1.5")] {
+            let error = parse(&[(key, value)], &[]).unwrap_err().to_string();
+            assert!(error.contains(&format!("'{value}'")) && error.contains("it takes "), "{error}");
+        }
+        let sizes = parse(&[("cache", "3"), ("memory_cache", "2"), ("compile", "off")], &[]).unwrap();
+        assert_eq!((sizes.cache, sizes.memory_cache), (3, Some(2 << 20)));
+        assert_eq!(sizes.compile, CompileChoice::Off);
         assert!(error.contains("'everything'") && error.contains("auto, all or none"), "{error}");
     }
 }

@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use mlx_safe::Dtype;
 
+use crate::executable::origins::Origins;
 use crate::host::{HostTensor, shape_i32};
 use crate::lowering::{Lowering, Value};
 use crate::op::AnyOp;
@@ -64,12 +65,34 @@ impl Step {
 
     fn execute(&self, values: &[Option<Value>], run: &mut Run) -> Result<Vec<Option<Value>>, LowerError> {
         let inputs: Vec<Option<Value>> = self.inputs.iter().map(|slot| values[(*slot)?].clone()).collect();
-        let known: Option<Vec<Option<&HostTensor>>> =
-            inputs.iter().map(|v| v.as_ref().map_or(Some(None), |v| v.known().map(Some))).collect();
-        if let Some(outputs) = known.map(|known| self.op.fold(&known)).transpose()?.flatten() {
-            return self.fit(outputs);
+        let Some(folded) = self.fold(&inputs)? else { return self.lower(&inputs, run) };
+        let origins = Origins::union(self.folded(&inputs).iter().flatten().map(Value::origins));
+        if origins.is_empty() {
+            return Ok(folded);
         }
-        let mut lowering = Lowering::new(&self.label, &inputs, &self.wanted, run);
+        // A reader on the host makes the inputs part of the key; one on the device does not.
+        let lowered = self.lower(&inputs, run)?;
+        Ok(folded.into_iter().zip(lowered).map(|pair| both(pair, &origins)).collect())
+    }
+
+    /// The inputs that the operator folds.
+    fn folded<'a>(&self, inputs: &'a [Option<Value>]) -> &'a [Option<Value>] {
+        &inputs[..inputs.len().min(self.op.fold_inputs())]
+    }
+
+    /// The outputs on the host, if the inputs are there and the operator folds.
+    fn fold(&self, inputs: &[Option<Value>]) -> Result<Option<Vec<Option<Value>>>, LowerError> {
+        let held: Option<Vec<Option<&HostTensor>>> = self
+            .folded(inputs)
+            .iter()
+            .map(|v| v.as_ref().map_or(Some(None), |v| v.held().map(Some)))
+            .collect();
+        let outputs = held.map(|held| self.op.fold(&held)).transpose()?.flatten();
+        outputs.map(|outputs| self.fit(outputs)).transpose()
+    }
+
+    fn lower(&self, inputs: &[Option<Value>], run: &mut Run) -> Result<Vec<Option<Value>>, LowerError> {
+        let mut lowering = Lowering::new(&self.label, inputs, &self.wanted, run);
         self.op.lower(&mut lowering)?;
         let outputs = lowering.finish()?;
         run.count(&outputs);
@@ -100,6 +123,17 @@ impl Step {
     }
 }
 
+/// What a step made on the host and on the device, as one value.
+fn both((host, device): (Option<Value>, Option<Value>), origins: &Origins) -> Option<Value> {
+    match (host.as_ref().and_then(Value::held), device) {
+        (Some(host), Some(device)) => Some(match device.on_device() {
+            Some(array) => Value::traced(array.clone(), host.clone(), origins.clone()),
+            None => device,
+        }),
+        (_, device) => device,
+    }
+}
+
 impl Program {
     /// `steps` must come in an order in which each follows those whose outputs it reads.
     pub(crate) fn new(
@@ -114,9 +148,13 @@ impl Program {
         program
     }
 
-    /// How the program may be compiled: as its most demanding step asks.
-    pub(crate) fn shape_mode(&self) -> ShapeMode {
-        self.steps.iter().map(|s| s.op.shape_mode()).fold(ShapeMode::Shapeless, ShapeMode::stricter)
+    /// For which shapes the program's recorded steps are right, and the first step that says so.
+    pub(crate) fn shape_mode(&self) -> (ShapeMode, Option<&Label>) {
+        let modes = self.steps.iter().map(|step| (step.op.shape_mode(), Some(&*step.label)));
+        modes
+            .into_iter()
+            .find(|(mode, _)| *mode != ShapeMode::Shapeless)
+            .unwrap_or((ShapeMode::Shapeless, None))
     }
 
     /// Lowers every step on `inputs`, one for each input slot in order; gives a value for each output slot.

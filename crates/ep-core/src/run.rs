@@ -14,7 +14,7 @@ pub(crate) struct Run {
     limit: usize,
     /// What was lowered since the last evaluation.
     pub(crate) pending: Pending,
-    /// Whether this is a trace: arrays stand for many at once, and have no values.
+    /// Whether this is a trace: arrays stand for others, and have no values.
     traced: bool,
     checks: Vec<Check>,
 }
@@ -64,6 +64,11 @@ impl Run {
         Self { limit, pending: Pending::default(), traced: false, checks: Vec::new() }
     }
 
+    /// A run in which arrays have no values: its conditions are to be taken out.
+    pub(crate) fn tracing(limit: usize) -> Self {
+        Self { traced: true, ..Self::new(limit) }
+    }
+
     /// Adds a step's outputs to what is pending.
     pub(crate) fn count(&mut self, outputs: &[Option<Value>]) {
         let bytes = outputs.iter().flatten().map(Value::device_bytes);
@@ -97,8 +102,11 @@ impl Run {
     /// Computes `arrays` and every condition so far.
     ///
     /// # Errors
-    /// If a condition does not hold, or MLX fails.
+    /// If a condition does not hold, or MLX fails; [`Error::Evaluates`] in a trace.
     pub(crate) fn settle(&mut self, arrays: &[Array]) -> Result<(), Error> {
+        if self.traced {
+            return Err(Error::Evaluates);
+        }
         let checks = std::mem::take(&mut self.checks);
         eval(arrays.iter().chain(checks.iter().map(|check| &check.holds)))?;
         for check in checks {
@@ -111,7 +119,7 @@ impl Run {
 
     /// A run inside a trace of this one: its conditions are to be taken out and required here.
     pub(crate) fn inside(&self) -> Self {
-        Self { traced: true, ..Self::new(self.limit) }
+        Self::tracing(self.limit)
     }
 
     /// Whether this is a trace, in which nothing can be evaluated.

@@ -7,23 +7,22 @@
 //! }
 //! ```
 //! 16-bit floats are compared with ONNX Runtime's float32 result on the same (rounded) inputs. Every row runs twice: with
-//! shapes declared, and with every dimension of the inputs a symbol.
+//! shapes declared, and with every dimension of the inputs a symbol; each time lowered, and replayed from a recording that
+//! was made with other values (`testing/ours.rs`).
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
 use half::{bf16, f16};
 use onnx_graph::{
-    Attribute, Dim, ElementType, Graph, GraphBuilder, Shape, Tensor, TensorType, ValueId, ValueType,
-    write_bytes,
+    Attribute, Dim, Graph, GraphBuilder, Shape, Tensor, TensorType, ValueId, ValueType, write_bytes,
 };
 use ort::session::{Session, SessionInputValue, builder::GraphOptimizationLevel};
 use ort::value::TensorElementType;
 
-use crate::{Elements, Engine, Options, OutputSink, TensorView};
-
 pub(crate) mod graphs;
 mod in_scan;
+mod ours;
 
 pub(crate) use onnx_graph::ElementType as E;
 
@@ -304,33 +303,7 @@ pub(crate) fn chain(first: &Case, element: E, second: &Case, tolerance: tol::Tol
     compare(0, &wanted[0], &run_ours(&graph, &tensors).expect("ours runs it")[0], tolerance);
 }
 
-fn engine() -> Engine {
-    Engine::new(&Options::parse([("claim", "all"), ("device", "cpu")]).expect("valid options"))
-        .expect("a CPU")
-}
-
-/// Compiles `graph` and runs it on MLX's CPU back end.
-pub(crate) fn run_ours(graph: &Graph<'_>, inputs: &[&Tensor<'_>]) -> Result<Vec<Tensor<'static>>, String> {
-    struct Sink(Vec<Option<Tensor<'static>>>);
-    impl OutputSink for Sink {
-        fn write(
-            &mut self,
-            index: usize,
-            element: ElementType,
-            shape: &[usize],
-            elements: Elements<'_>,
-        ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
-            self.0[index] = Some(Tensor::new(element, shape, elements.to_vec()?)?);
-            Ok(())
-        }
-    }
-    let executable = engine().compile(graph).map_err(|e| e.to_string())?;
-    let views: Vec<TensorView<'_>> =
-        inputs.iter().map(|t| TensorView { element: t.element(), shape: t.dims(), data: t.data() }).collect();
-    let mut sink = Sink(vec![None; graph.outputs().len()]);
-    executable.run(&views, &mut sink).map_err(|e| e.to_string())?;
-    Ok(sink.0.into_iter().map(|t| t.expect("every output was written")).collect())
-}
+pub(crate) use ours::{engine, run_ours};
 
 /// Calls `$go!(Rust type)` for the Rust type of a runtime element type, or panics.
 macro_rules! with_type {

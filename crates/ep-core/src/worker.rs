@@ -45,6 +45,8 @@ impl Worker {
         }
         let pool = rayon::ThreadPoolBuilder::new()
             .num_threads(1)
+            // MLX fuses graphs by recursion.
+            .stack_size(8 << 20)
             .thread_name(move |_| format!("ort-mlx {:?}", device.kind))
             .build()
             .map_err(|e| Error::Worker(e.to_string()))?;

@@ -95,11 +95,11 @@ impl Compute {
             .map(|tensor| TensorView { element: tensor.element, shape: &tensor.dims, data: tensor.data })
             .collect();
         let mut outputs = Outputs { api: self.api, context, written: vec![false; self.outputs] };
-        let traffic = self.executable.run(&views, &mut outputs).map_err(|error| self.name_input(error))?;
+        let ran = self.executable.run(&views, &mut outputs).map_err(|error| self.name_input(error))?;
         if let Some(index) = outputs.written.iter().position(|&written| !written) {
             return Err(Error::Bug(format!("a run left output {index} unwritten")));
         }
-        self.trace.as_ref().map_or(Ok(()), |trace| trace.report.run(&trace.name, traffic))
+        self.trace.as_ref().map_or(Ok(()), |trace| trace.report.run(&trace.name, ran.traffic))
     }
 
     /// The engine counts inputs; people know their names.

@@ -14,7 +14,6 @@ pub(crate) struct If;
 pub(crate) struct Branches {
     then: Body,
     otherwise: Body,
-    constant: bool,
 }
 
 const BRANCHES: [&str; 2] = ["then_branch", "else_branch"];
@@ -39,17 +38,13 @@ impl BodyOp for If {
 
     fn compile(self, node: &NodeRef<'_>, compiler: &Compiler) -> Result<Branches, LowerError> {
         let [then, otherwise] = BRANCHES.map(|name| Body::compile(node, name, compiler));
-        Ok(Branches { then: then?, otherwise: otherwise?, constant: node.constant(0).is_some() })
+        Ok(Branches { then: then?, otherwise: otherwise? })
     }
 }
 
 impl AnyOp for Branches {
     fn shape_mode(&self) -> ShapeMode {
-        let choice = match self.constant {
-            true => ShapeMode::Keyed("the condition chooses a branch"),
-            false => ShapeMode::Eager("the condition is read to choose a branch"),
-        };
-        choice.stricter(self.then.program.shape_mode()).stricter(self.otherwise.program.shape_mode())
+        ShapeMode::Keyed("the condition chooses a branch")
     }
 
     fn lower(&self, cx: &mut Lowering<'_>) -> Result<(), LowerError> {

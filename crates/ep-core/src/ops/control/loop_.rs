@@ -69,7 +69,7 @@ impl BodyOp for Loop {
 
 impl AnyOp for Iteration {
     fn shape_mode(&self) -> ShapeMode {
-        ShapeMode::Eager("values decide how often the body runs")
+        ShapeMode::Keyed("values decide how often the body runs")
     }
 
     fn lower(&self, cx: &mut Lowering<'_>) -> Result<(), LowerError> {

@@ -106,7 +106,7 @@ fn ways(
 
 impl AnyOp for CompiledScan {
     fn shape_mode(&self) -> ShapeMode {
-        ShapeMode::Eager("the sizes of the scan inputs decide how often the body runs")
+        ShapeMode::Keyed("the sizes of the scan inputs decide how often the body runs")
     }
 
     fn lower(&self, cx: &mut Lowering<'_>) -> Result<(), LowerError> {

@@ -2,6 +2,7 @@
 
 use mlx_safe::Dtype;
 
+use crate::host::HostTensor;
 use crate::lowering::Lowering;
 use crate::op::{Op, OpKey, ShapeMode};
 use crate::{Decline, LowerError, NodeRef, convert, dtype};
@@ -25,14 +26,17 @@ impl Op for Cast {
     }
 
     fn lower(&self, cx: &mut Lowering<'_>) -> Result<(), LowerError> {
-        // Not a `fold`: that would ask for `CastLike`'s second input too, of which only the type counts.
-        match cx.known(0).and_then(|x| convert::cast_host(x, dtype::to_onnx(self.to))) {
-            Some(y) => {
-                cx.emit_host(0, y);
-                Ok(())
-            }
-            None => cx.emit(0, convert::cast(&cx.array(0)?, self.to)?),
-        }
+        cx.emit(0, convert::cast(&cx.array(0)?, self.to)?)
+    }
+
+    fn fold(&self, inputs: &[Option<&HostTensor>]) -> Result<Option<Vec<HostTensor>>, LowerError> {
+        let folded = inputs.first().copied().flatten();
+        Ok(folded.and_then(|x| convert::cast_host(x, dtype::to_onnx(self.to))).map(|y| vec![y]))
+    }
+
+    /// Of `CastLike`'s second input only the type counts.
+    fn fold_inputs(&self) -> usize {
+        1
     }
 }
 

@@ -19,7 +19,6 @@ pub(crate) struct Recurrence {
     clip: Option<f32>,
     /// Layout 1: the batch is the first axis of inputs, outputs and states.
     batch_first: bool,
-    computed_lengths: bool,
 }
 
 const LENGTHS: usize = 4;
@@ -57,15 +56,11 @@ impl Op for Recurrence {
             directions,
             clip: node.float("clip")?,
             batch_first: node.flag_or("layout", false)?,
-            computed_lengths: node.has_input(LENGTHS) && node.constant(LENGTHS).is_none(),
         })
     }
 
     fn shape_mode(&self) -> ShapeMode {
-        match self.computed_lengths {
-            true => ShapeMode::Eager("the lengths of the sequences are computed"),
-            false => ShapeMode::Keyed("the loop over time is unrolled"),
-        }
+        ShapeMode::Keyed("the loop over time is unrolled")
     }
 
     fn lower(&self, cx: &mut Lowering<'_>) -> Result<(), LowerError> {

@@ -14,7 +14,6 @@ pub(crate) struct Cumulative {
     product: bool,
     exclusive: bool,
     reverse: bool,
-    constant_axis: bool,
 }
 
 impl Op for Cumulative {
@@ -27,15 +26,11 @@ impl Op for Cumulative {
             product: node.op_type() == "CumProd",
             exclusive: node.flag_or("exclusive", false)?,
             reverse: node.flag_or("reverse", false)?,
-            constant_axis: node.constant(1).is_some(),
         })
     }
 
     fn shape_mode(&self) -> ShapeMode {
-        match self.constant_axis {
-            true => ShapeMode::Keyed("nothing is left to sum where a dimension is 0"),
-            false => ShapeMode::Eager("the axis is computed"),
-        }
+        ShapeMode::Keyed("nothing is left to sum where a dimension is 0")
     }
 
     fn lower(&self, cx: &mut Lowering<'_>) -> Result<(), LowerError> {

@@ -32,7 +32,7 @@ enum Axes {
     /// The attribute or nothing; nothing and an empty list mean all.
     Fixed(Vec<i64>),
     /// Input 1.
-    Input { constant: bool },
+    Input,
 }
 
 /// One of the `Reduce*` operators.
@@ -77,7 +77,7 @@ impl Op for Reduction {
         })?;
         let takes_input = node.version() >= if kind == Kind::Sum { 13 } else { 18 };
         let axes = match node.has_input(1) {
-            true if takes_input => Axes::Input { constant: node.constant(1).is_some() },
+            true if takes_input => Axes::Input,
             true => return Err(Decline::invalid("axes are an attribute at this opset")),
             false if takes_input => Axes::Fixed(Vec::new()),
             false => Axes::Fixed(node.ints("axes")?.unwrap_or_default()),
@@ -87,10 +87,7 @@ impl Op for Reduction {
     }
 
     fn shape_mode(&self) -> ShapeMode {
-        match self.axes {
-            Axes::Input { constant: false } => ShapeMode::Eager("the axes are computed"),
-            _ => ShapeMode::Keyed("a reduction of nothing gives its identity"),
-        }
+        ShapeMode::Keyed("a reduction of nothing gives its identity")
     }
 
     fn lower(&self, cx: &mut Lowering<'_>) -> Result<(), LowerError> {
@@ -125,10 +122,10 @@ impl Reduction {
     fn resolve(&self, given: Option<&HostTensor>, rank: usize) -> Result<Vec<i32>, LowerError> {
         let list = match (&self.axes, given) {
             (Axes::Fixed(list), _) => list.clone(),
-            (Axes::Input { .. }, Some(t)) if t.dims().len() == 1 => {
+            (Axes::Input, Some(t)) if t.dims().len() == 1 => {
                 t.to_ints().ok_or_else(|| LowerError::invalid("the axes are not integers"))?
             }
-            (Axes::Input { .. }, _) => return Err(LowerError::invalid("the axes must be a vector")),
+            (Axes::Input, _) => return Err(LowerError::invalid("the axes must be a vector")),
         };
         if list.is_empty() {
             return Ok(if self.noop { Vec::new() } else { (0..rank as i32).collect() });

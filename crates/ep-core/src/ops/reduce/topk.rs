@@ -18,7 +18,7 @@ pub(crate) struct TopK {
 /// Where `k` comes from.
 enum Count {
     Fixed(i64),
-    Input { constant: bool },
+    Input,
 }
 
 impl Op for TopK {
@@ -27,7 +27,7 @@ impl Op for TopK {
     fn claim(node: &NodeRef<'_>) -> Result<Self, Decline> {
         node.expect_type(0, |e| e.is_float() || e.is_integer())?;
         let k = match node.version() {
-            10.. => Count::Input { constant: node.constant(1).is_some() },
+            10.. => Count::Input,
             _ => Count::Fixed(node.int("k")?.ok_or_else(|| Decline::invalid("k is missing"))?),
         };
         // Results are sorted always: without `sorted` any order will do.
@@ -37,10 +37,7 @@ impl Op for TopK {
     }
 
     fn shape_mode(&self) -> ShapeMode {
-        match self.k {
-            Count::Input { constant: false } => ShapeMode::Eager("k is computed"),
-            _ => ShapeMode::Keyed("k is compared with the axis's size"),
-        }
+        ShapeMode::Keyed("k is compared with the axis's size")
     }
 
     fn lower(&self, cx: &mut Lowering<'_>) -> Result<(), LowerError> {
@@ -48,8 +45,8 @@ impl Op for TopK {
         let at = axis(self.axis, x.ndim())?;
         let k = match self.k {
             Count::Fixed(k) => k,
-            Count::Input { .. } if cx.shape(1)? == [1] => cx.ints(1)?[0],
-            Count::Input { .. } => return Err(LowerError::invalid("k must be a vector of one element")),
+            Count::Input if cx.shape(1)? == [1] => cx.ints(1)?[0],
+            Count::Input => return Err(LowerError::invalid("k must be a vector of one element")),
         };
         let mut shape = x.shape().to_vec();
         let k = match i32::try_from(k) {

@@ -45,7 +45,7 @@ impl Op for Select {
     }
 
     fn shape_mode(&self) -> ShapeMode {
-        ShapeMode::Eager("the values of an input decide the output's size")
+        ShapeMode::Keyed("the values of an input decide the output's size")
     }
 
     fn lower(&self, cx: &mut Lowering<'_>) -> Result<(), LowerError> {
