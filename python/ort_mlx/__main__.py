@@ -40,6 +40,7 @@ def parser() -> argparse.ArgumentParser:
     check.add_argument("--claim", default="all", choices=["auto", "all", "none"], help="claim policy (all)")
     check.add_argument("--device", default=None, choices=["auto", "gpu", "cpu"], help="device (auto)")
     check.add_argument("--left", action="store_true", help="list the operators that were left to onnxruntime")
+    check.add_argument("--fused", action="store_true", help="list what ran in place of several nodes, and in how many models")
     devices = commands.add_parser("devices", help="list the devices that MLX offers to onnxruntime")
     devices.add_argument("--all", action="store_true", help="list the other providers' devices too")
     return top
@@ -92,19 +93,25 @@ def check(args: argparse.Namespace) -> int:
     found = [case for folder in args.folders for case in corpus.cases(folder)]
     if not found:
         raise InputError(f"no model.onnx below {', '.join(map(str, args.folders))}")
-    wrong, clusters, left = 0, 0, Counter()
+    wrong, clusters, left, fused, models = 0, 0, Counter(), Counter(), Counter()
     with tempfile.TemporaryDirectory() as folder:
         for case in found:
             outcome = corpus.check(case, Path(folder) / "trace.jsonl", claim=args.claim, device=args.device)
             clusters += len(outcome.placement.clusters)
             for op, reason, count in outcome.placement.left():
                 left[op, reason] += count
+            for kernel, count, _ in outcome.placement.kernels():
+                fused[kernel] += count
+                models[kernel] += 1
             wrong += bool(outcome.problems)
             for problem in outcome.problems:
                 print(f"WRONG {case.folder.name}: {problem}", flush=True)
     if args.left:
         for (op, reason), count in left.most_common():
             print(f"left {count:>5} {op}: {reason}")
+    if args.fused:
+        for kernel, count in fused.most_common():
+            print(f"fused {count:>4} {kernel}: in {models[kernel]} models")
     print(f"{len(found) - wrong} of {len(found)} models right, {clusters} clusters, {sum(left.values())} nodes left")
     return 1 if wrong else 0
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use mlx_safe::{Block, Device};
-use onnx_graph::{Cluster, Graph, Node, NodeId};
+use onnx_graph::{Cluster, Graph, Membership, Node, NodeId};
 
 use crate::cluster::ClusterProgram;
 use crate::executable::mode::{Mode, announce};
@@ -12,7 +12,7 @@ use crate::rewrite::{self, Fused, Rules};
 use crate::worker::{Remote, Worker};
 use crate::{
     ClaimPolicy, Claims, CompileChoice, Decline, DeviceChoice, Error, Fusion, NodeRef, Options,
-    SelectiveScanChoice, policy, registry,
+    RewriteChoice, SelectiveScanChoice, policy, registry,
 };
 
 /// One session's device and policy. Cheap to clone.
@@ -33,7 +33,10 @@ impl Engine {
     /// If the device that was asked for is not there.
     pub fn new(options: &Options) -> Result<Self, Error> {
         let device = choose(options.device)?;
-        let rules = Rules { selective_scan: options.selective_scan == SelectiveScanChoice::Auto };
+        let rules = Rules {
+            selective_scan: options.selective_scan == SelectiveScanChoice::Auto,
+            spelled: options.rewrite == RewriteChoice::Auto,
+        };
         let room = (options.compile == CompileChoice::Auto).then_some(options.cache);
         let worker = Worker::of(device)?;
         if let Some(bytes) = options.memory_cache {
@@ -72,22 +75,23 @@ impl Engine {
         if self.claim == ClaimPolicy::None {
             return Ok(Claims { nodes: alone, fusions: Vec::new() });
         }
-        let mut fused = rewrite::apply(&mut graph.clone(), self.rules, kind)?;
+        // What only runs where nodes are claimed anyway need not be looked for where none are.
+        let rules = Rules { spelled: self.rules.spelled && alone.iter().any(Result::is_ok), ..self.rules };
+        let mut fused = rewrite::apply(&mut graph.clone(), rules, kind)?;
         fused.retain(|fused| fused.nodes.iter().all(|&id| forbidden(id).is_ok()));
         loop {
             let mut nodes = alone.clone();
-            for node in fused.iter().flat_map(|fused| &fused.nodes) {
+            for node in fused.iter().filter(|fused| fused.claims).flat_map(|fused| &fused.nodes) {
                 nodes[node.0] = Ok(());
             }
             // A kernel's nodes must not be torn apart by a node between them that stays with ONNX Runtime.
             let claimed: Vec<bool> = nodes.iter().map(Result::is_ok).collect();
             let clusters = onnx_graph::partition(graph, &claimed)?;
-            let whole = |fused: &Fused| {
-                clusters.iter().any(|c| fused.nodes.iter().all(|node| c.nodes.contains(node)))
-            };
-            let before = fused.len();
-            fused.retain(whole);
-            if fused.len() == before {
+            let claims = |fused: &[Fused]| fused.iter().filter(|fused| fused.claims).count();
+            let before = claims(&fused);
+            let membership = Membership::of(&clusters);
+            fused.retain(|fused| membership.is_shared(&fused.nodes));
+            if claims(&fused) == before {
                 return Ok(Claims { nodes, fusions: self.named(fused)? });
             }
         }
@@ -114,7 +118,7 @@ impl Engine {
             return Ok(Vec::new());
         }
         self.worker.run(|| {
-            let named = fused.into_iter().map(|Fused { operator, nodes }| Fusion {
+            let named = fused.into_iter().map(|Fused { operator, nodes, .. }| Fusion {
                 operator,
                 kernel: rewrite::kernel(operator),
                 nodes,

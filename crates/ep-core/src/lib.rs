@@ -38,4 +38,6 @@ pub use executable::mode::{Decision, Mode};
 pub use io::{Elements, OutputSink, Ran, TensorView, Traffic};
 pub use mlx_safe::Block;
 pub use op::ShapeMode;
-pub use options::{ClaimPolicy, CompileChoice, DeviceChoice, OptionError, Options, SelectiveScanChoice};
+pub use options::{
+    ClaimPolicy, CompileChoice, DeviceChoice, OptionError, Options, RewriteChoice, SelectiveScanChoice,
+};

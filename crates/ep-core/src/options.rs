@@ -49,6 +49,16 @@ pub enum CompileChoice {
     Off,
 }
 
+/// Whether operators that models spell out in smaller ones run as one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum RewriteChoice {
+    /// Where they are recognised.
+    #[default]
+    Auto,
+    /// Never: as they are spelled.
+    Off,
+}
+
 /// The options of one session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
@@ -58,6 +68,8 @@ pub struct Options {
     pub claim: ClaimPolicy,
     /// Option `selective_scan`.
     pub selective_scan: SelectiveScanChoice,
+    /// Option `rewrite`.
+    pub rewrite: RewriteChoice,
     /// Option `compile`.
     pub compile: CompileChoice,
     /// Option `cache`: for how many shapes of its inputs a cluster is kept recorded.
@@ -74,6 +86,7 @@ impl Default for Options {
             device: DeviceChoice::default(),
             claim: ClaimPolicy::default(),
             selective_scan: SelectiveScanChoice::default(),
+            rewrite: RewriteChoice::default(),
             compile: CompileChoice::default(),
             cache: 16,
             memory_cache: None,
@@ -145,6 +158,18 @@ const DECLARATIONS: &[Declaration] = &[
             options.selective_scan = match value {
                 "auto" => SelectiveScanChoice::Auto,
                 "off" => SelectiveScanChoice::Off,
+                _ => return None,
+            };
+            Some(())
+        },
+    },
+    Declaration {
+        name: "rewrite",
+        values: "auto or off",
+        set: |options, value| {
+            options.rewrite = match value {
+                "auto" => RewriteChoice::Auto,
+                "off" => RewriteChoice::Off,
                 _ => return None,
             };
             Some(())
@@ -253,6 +278,8 @@ mod tests {
         let error = parse(&[], &[("ORT_MLX_CLAIM", "everything")]).unwrap_err().to_string();
         let off = parse(&[("selective_scan", "off")], &[]).unwrap();
         assert_eq!(off.selective_scan, SelectiveScanChoice::Off);
+        assert_eq!(parse(&[("rewrite", "off")], &[]).unwrap().rewrite, RewriteChoice::Off);
+        assert!(parse(&[("rewrite", "on")], &[]).unwrap_err().to_string().contains("'on'"));
         let scan = parse(&[("selective_scan", "on")], &[]).unwrap_err().to_string();
         assert!(scan.contains("'on'") && scan.contains("auto or off"), "{scan}");
         for (key, value) in [("compile", "on"), ("cache", "0"), ("cache", "-1"), ("memory_cache", "1.5")] {

@@ -23,6 +23,7 @@ use ort::value::TensorElementType;
 pub(crate) mod graphs;
 mod in_scan;
 mod ours;
+pub(crate) mod text;
 
 pub(crate) use onnx_graph::ElementType as E;
 

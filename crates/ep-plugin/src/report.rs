@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use ep_core::{Claims, Fusion, Traffic};
-use onnx_graph::{Cluster, Graph, Node};
+use onnx_graph::{Cluster, Graph, Membership, Node};
 use serde_json::{Value, json};
 
 use crate::error::Error;
@@ -129,8 +129,8 @@ fn fused_lines(
     claims: &Claims,
     clusters: &[Cluster],
 ) -> impl Iterator<Item = Value> {
-    let taken =
-        move |fusion: &&Fusion| clusters.iter().any(|c| fusion.nodes.iter().all(|n| c.nodes.contains(n)));
+    let membership = Membership::of(clusters);
+    let taken = move |fusion: &&Fusion| membership.is_shared(&fusion.nodes);
     claims.fusions.iter().filter(taken).map(move |fusion| {
         let nodes: Vec<usize> = fusion.nodes.iter().map(|node| node.0).collect();
         json!({

@@ -27,7 +27,7 @@ pub use builder::{GraphBuilder, NodeBuilder};
 pub use element::ElementType;
 pub use error::Error;
 pub use graph::{Graph, Node, NodeId, Use, Value, ValueId, ValueType};
-pub use partition::{Cluster, partition};
+pub use partition::{Cluster, Membership, partition};
 pub use read::{Model, read_bytes, read_file};
 pub use shape::{Dim, Shape, TensorType};
 pub use tensor::Tensor;

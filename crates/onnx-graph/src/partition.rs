@@ -3,7 +3,7 @@
 //! Contracting every cluster to one node must leave the graph acyclic: no path leaves a cluster and returns, neither
 //! directly nor by way of other clusters. Reads made by bodies count like any other.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use crate::{Error, Graph, NodeId, ValueId, topological_order};
 
@@ -46,6 +46,25 @@ impl Cluster {
 
     fn members(&self) -> HashSet<NodeId> {
         self.nodes.iter().copied().collect()
+    }
+}
+
+/// Which cluster every claimed node lies in.
+#[derive(Debug)]
+pub struct Membership(HashMap<NodeId, usize>);
+
+impl Membership {
+    /// That of these clusters.
+    pub fn of(clusters: &[Cluster]) -> Self {
+        let numbered = clusters.iter().enumerate();
+        Self(numbered.flat_map(|(i, cluster)| cluster.nodes.iter().map(move |&node| (node, i))).collect())
+    }
+
+    /// Whether `nodes` all lie in the same cluster.
+    pub fn is_shared(&self, nodes: &[NodeId]) -> bool {
+        let mut clusters = nodes.iter().map(|node| self.0.get(node));
+        let first = clusters.next().flatten();
+        nodes.is_empty() || first.is_some() && clusters.all(|cluster| cluster == first)
     }
 }
 
@@ -205,6 +224,16 @@ mod tests {
                 .prop_map(|es| es.into_iter().filter(|(a, b)| a < b).collect());
             (prop::collection::vec(any::<bool>(), n), edges)
         })
+    }
+
+    #[test]
+    fn nodes_share_a_cluster_or_do_not() {
+        let cluster = |nodes: &[usize]| Cluster { nodes: nodes.iter().copied().map(NodeId).collect() };
+        let membership = Membership::of(&[cluster(&[0, 2]), cluster(&[3])]);
+        assert!(membership.is_shared(&[NodeId(0), NodeId(2)]) && membership.is_shared(&[NodeId(3)]));
+        assert!(!membership.is_shared(&[NodeId(2), NodeId(3)]));
+        assert!(!membership.is_shared(&[NodeId(0), NodeId(1)]) && !membership.is_shared(&[NodeId(1)]));
+        assert!(membership.is_shared(&[]));
     }
 
     proptest! {

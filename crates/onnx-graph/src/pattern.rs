@@ -164,7 +164,7 @@ impl<'g, 'a> Scopes<'g, 'a> {
     }
 
     /// A constant: an initializer, a `Constant` node's tensor, or `Identity` of one.
-    fn tensor(&self, place: Place) -> Option<&'g Tensor<'a>> {
+    pub fn constant(&self, place: Place) -> Option<&'g Tensor<'a>> {
         let place = self.resolve(place);
         if let Some(tensor) = &self.graphs[place.depth].value(place.value).constant {
             return Some(tensor);
@@ -172,7 +172,7 @@ impl<'g, 'a> Scopes<'g, 'a> {
         let maker = self.maker(place)?;
         match maker.node.attributes.get("value") {
             Some(Attribute::Tensor(tensor)) if maker.is("Constant") => Some(tensor),
-            _ if maker.is("Identity") => self.tensor(maker.input(0)?),
+            _ if maker.is("Identity") => self.constant(maker.input(0)?),
             _ => None,
         }
     }
@@ -180,7 +180,7 @@ impl<'g, 'a> Scopes<'g, 'a> {
     /// The elements in order of a constant of integers, however it is given: an initializer, a `Constant` node, or either
     /// behind `Identity`, casts between integers and changes of shape.
     pub fn ints(&self, place: Place) -> Option<Vec<i64>> {
-        if let Some(tensor) = self.tensor(place) {
+        if let Some(tensor) = self.constant(place) {
             return tensor.ints();
         }
         let maker = self.maker(place)?;
@@ -195,9 +195,9 @@ impl<'g, 'a> Scopes<'g, 'a> {
 
     /// The one element of a constant number, however it is given: see [`Scopes::ints`].
     pub fn scalar(&self, place: Place) -> Option<f64> {
-        if let Some(tensor) = self.tensor(place) {
+        if let Some(tensor) = self.constant(place) {
             let ints = || Some(tensor.ints()?.into_iter().map(|v| v as f64).collect());
-            return match tensor.floats().or_else(ints)?.as_slice() {
+            return match Some(tensor).filter(|t| t.len() == 1)?.floats().or_else(ints)?.as_slice() {
                 [value] => Some(*value),
                 _ => None,
             };
@@ -215,12 +215,16 @@ impl<'g, 'a> Scopes<'g, 'a> {
     /// The axes that `maker` names by attribute `axes` or, newer, by input 1, counted from the front of `rank`; `None`
     /// where they are left out, computed, or not there.
     pub fn axes(&self, maker: &Maker<'_, '_>, rank: usize) -> Option<Vec<usize>> {
-        let axes = match (maker.ints("axes"), maker.input(1)) {
-            (Some(axes), _) => axes.to_vec(),
-            (None, Some(input)) => self.ints(input)?,
-            (None, None) => return None,
-        };
-        axes.into_iter().map(|axis| from_front(axis, rank)).collect()
+        self.named_axes(maker)?.into_iter().map(|axis| from_front(axis, rank)).collect()
+    }
+
+    /// The same as the model writes them: some may count from the back.
+    pub fn named_axes(&self, maker: &Maker<'_, '_>) -> Option<Vec<i64>> {
+        match (maker.ints("axes"), maker.input(1)) {
+            (Some(axes), _) => Some(axes.to_vec()),
+            (None, Some(input)) => self.ints(input),
+            (None, None) => None,
+        }
     }
 }
 

@@ -17,6 +17,7 @@ mod rank;
 mod scan;
 mod selective;
 pub(crate) mod sketch;
+mod spelled;
 mod stack;
 #[cfg(test)]
 mod tests;
@@ -34,8 +35,10 @@ use sketch::Replacement;
 /// Nodes that run as one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Fused {
-    /// The operator that stands for them, of the domain ai.ortmlx.
+    /// What stands for them.
     pub(crate) operator: &'static str,
+    /// Whether it is worth claiming them for it. Else they only run so where they are claimed.
+    pub(crate) claims: bool,
     /// The nodes of the graph as it was, in order.
     pub(crate) nodes: Vec<NodeId>,
 }
@@ -55,6 +58,8 @@ pub(crate) fn kernel(operator: &'static str) -> String {
 pub(crate) struct Rules {
     /// Those of recurrences.
     pub(crate) selective_scan: bool,
+    /// Those of operators that models spell out.
+    pub(crate) spelled: bool,
 }
 
 /// Looks from one node.
@@ -65,19 +70,23 @@ type Rule = for<'g, 'a> fn(&'g Graph<'a>, NodeId) -> Option<Replacement<'a>>;
 /// # Errors
 /// If `graph` has a cycle.
 pub(crate) fn apply(graph: &mut Graph<'_>, rules: Rules, device: DeviceType) -> Result<Vec<Fused>, Error> {
-    let mut rewriter = Rewriter { count: graph.node_count(), device, fused: Vec::new() };
+    let mut rewriter = Rewriter { count: graph.node_count(), device, fused: Vec::new(), claims: true };
     if rules.selective_scan {
         rewriter.everywhere(graph, fuse::selective_scan)?;
         rewriter.everywhere(graph, fuse::looped)?;
         for id in topological_order(graph)? {
             if linear::scan(graph, id, device) {
-                rewriter.fused.push(Fused { operator: linear::OPERATOR, nodes: vec![id] });
+                rewriter.fused.push(Fused { operator: linear::OPERATOR, claims: true, nodes: vec![id] });
             }
         }
         for chain in unrolled::chains(graph) {
             let replacement = unrolled::fuse(graph, &chain);
             rewriter.put(graph, replacement);
         }
+    }
+    if rules.spelled {
+        rewriter.claims = false;
+        rewriter.everywhere(graph, spelled::rule)?;
     }
     bodies(graph, rules, device)?;
     Ok(rewriter.fused)
@@ -110,6 +119,8 @@ struct Rewriter {
     count: usize,
     device: DeviceType,
     fused: Vec<Fused>,
+    /// Whether what is put in place of nodes is worth claiming them.
+    claims: bool,
 }
 
 impl Rewriter {
@@ -128,7 +139,7 @@ impl Rewriter {
         if let Some(mut nodes) = replacement.apply(graph, self.device) {
             nodes.retain(|node| node.0 < self.count);
             tracing::debug!("{} nodes of '{}' run as {operator}", nodes.len(), graph.name);
-            self.fused.push(Fused { operator, nodes });
+            self.fused.push(Fused { operator, claims: self.claims, nodes });
         }
     }
 }

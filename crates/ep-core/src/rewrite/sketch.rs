@@ -13,7 +13,7 @@ use crate::{NodeRef, registry};
 pub(crate) const DOMAIN: &str = "ai.ortmlx";
 
 /// The opset whose rules drawn nodes of ai.onnx follow, whatever the model's.
-const OPSET: i64 = 18;
+pub(crate) const OPSET: i64 = 18;
 
 /// A value that drawn nodes read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +46,8 @@ pub(crate) struct Replacement<'a> {
     drafts: Vec<Draft<'a>>,
     constants: Vec<Tensor<'static>>,
     outputs: Vec<(ValueId, Wire)>,
+    /// Whether drawn nodes read only what replaced values were computed from.
+    downward: bool,
 }
 
 /// A tensor type of which the rank is known.
@@ -225,15 +227,26 @@ impl<'g, 'a> Sketch<'g, 'a> {
             };
             made.push((value, wire));
         }
-        Some(Replacement { operator, drafts: self.drafts, constants: self.constants, outputs: made })
+        Some(Replacement {
+            operator,
+            drafts: self.drafts,
+            constants: self.constants,
+            outputs: made,
+            downward: false,
+        })
     }
 }
 
 impl<'a> Replacement<'a> {
+    /// Says that drawn nodes read only what the values that they make were computed from, so that no cycle can close.
+    pub(crate) fn downward(self) -> Self {
+        Self { downward: true, ..self }
+    }
+
     /// Adds the nodes, has them take over their values, and sweeps away what nobody reads any more. Gives the nodes swept;
     /// `None`, with the graph as it was, if an operator declines one of the nodes.
     pub(crate) fn apply(self, graph: &mut Graph<'a>, device: DeviceType) -> Option<Vec<NodeId>> {
-        if self.closes_a_cycle(graph) {
+        if !self.downward && self.closes_a_cycle(graph) {
             return None;
         }
         let stem = format!("{}/{}", self.operator, graph.node_count());

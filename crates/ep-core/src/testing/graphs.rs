@@ -20,13 +20,23 @@ pub(crate) fn floats_by_default(mut graph: Graph<'static>) -> Graph<'static> {
 
 /// The operators that the rules put into `graph`.
 pub(crate) fn kernels(graph: &Graph<'_>) -> Vec<&'static str> {
-    let rules = Rules { selective_scan: true };
+    let rules = Rules { selective_scan: true, spelled: true };
     let fused = rewrite::apply(&mut graph.clone(), rules, DeviceType::Cpu).expect("no cycle");
     fused.into_iter().map(|fused| fused.operator).collect()
 }
 
 /// Runs `graph` here and on ONNX Runtime's CPU provider, with `inputs` for the graph's inputs by name, and compares.
 pub(crate) fn agrees(graph: &Graph<'static>, opset: i64, inputs: &[(&str, Tensor<'static>)]) {
+    agrees_within(graph, opset, inputs, tol::F32_SUM);
+}
+
+/// The same within a tolerance.
+pub(crate) fn agrees_within(
+    graph: &Graph<'static>,
+    opset: i64,
+    inputs: &[(&str, Tensor<'static>)],
+    tolerance: tol::Tolerance,
+) {
     let named: Vec<(String, Tensor<'static>)> =
         inputs.iter().map(|(name, tensor)| ((*name).to_owned(), tensor.clone())).collect();
     let bytes = write_bytes(graph, &BTreeMap::from([(String::new(), opset)]), 8);
@@ -42,6 +52,6 @@ pub(crate) fn agrees(graph: &Graph<'static>, opset: i64, inputs: &[(&str, Tensor
     let got = run_ours(graph, &tensors).expect("ours runs it");
     assert_eq!(wanted.len(), got.len(), "number of outputs");
     for (i, (wanted, got)) in wanted.iter().zip(&got).enumerate() {
-        compare(i, wanted, got, tol::F32_SUM);
+        compare(i, wanted, got, tolerance);
     }
 }

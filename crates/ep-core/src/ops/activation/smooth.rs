@@ -78,6 +78,7 @@ impl Op for Smooth {
             Self::Selu { alpha, gamma } => elu(x, alpha)?.multiply(&like(gamma.into(), x)?),
             Self::Celu { alpha } => celu(x, alpha),
             Self::Mish => x.multiply(&softplus(x)?.tanh()?),
+            Self::Swish { alpha: 1.0 } => x.multiply(&x.sigmoid()?),
             Self::Swish { alpha } => x.multiply(&x.multiply(&like(alpha.into(), x)?)?.sigmoid()?),
         })?;
         cx.emit(0, y)

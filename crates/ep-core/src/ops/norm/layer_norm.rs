@@ -25,7 +25,10 @@ impl Op for LayerNorm {
 
     fn claim(node: &NodeRef<'_>) -> Result<Self, Decline> {
         node.expect_float(0)?;
-        node.expect_float(1)?;
+        // ONNX asks for a scale; nodes that the rewrite rules put in place of others may have none.
+        if node.has_input(1) {
+            node.expect_float(1)?;
+        }
         let centred = node.op_type() == "LayerNormalization";
         match (centred, node.has_input(2)) {
             (true, true) => _ = node.expect_float(2)?,
@@ -46,8 +49,8 @@ impl Op for LayerNorm {
     fn lower(&self, cx: &mut Lowering<'_>) -> Result<(), LowerError> {
         let x = cx.array(0)?;
         let at = axis(self.axis, x.ndim())?;
-        let bias = cx.optional_array(2)?;
-        let y = self.norm.apply(&x, at, &cx.array(1)?, bias.as_ref())?;
+        let (scale, bias) = (cx.optional_array(1)?, cx.optional_array(2)?);
+        let y = self.norm.apply(&x, at, scale.as_ref(), bias.as_ref())?;
         cx.emit(0, y.astype(cx.output_dtype(0)?)?)?;
         self.norm.emit_statistics(cx, &x, at)
     }
@@ -70,7 +73,7 @@ impl Norm {
         &self,
         x: &Array,
         axis: usize,
-        scale: &Array,
+        scale: Option<&Array>,
         bias: Option<&Array>,
     ) -> Result<Array, LowerError> {
         let shape = x.shape();
@@ -80,31 +83,34 @@ impl Norm {
                 "nothing to normalise in {shape:?} from axis {axis} on"
             )));
         }
-        if let Some(p) = std::iter::once(scale).chain(bias).find(|p| !broadcasts(p.shape(), shape)) {
+        if let Some(p) = scale.into_iter().chain(bias).find(|p| !broadcasts(p.shape(), shape)) {
             return Err(LowerError::invalid(format!("scale or bias {:?} for {shape:?}", p.shape())));
         }
         if x.size() == 0 {
             return Ok(zeros(shape, x.dtype())?);
         }
         let fits = |p: &Array| ones_cut(p.shape()).eq(ones_cut(&shape[axis..]));
-        if on_gpu()? && fits(scale) && bias.is_none_or(fits) {
-            let (rows, scale) = (x.reshape(&[-1, size])?, scale.reshape(&[size])?);
-            let bias = bias.map(|b| b.reshape(&[size])).transpose()?;
-            return Ok(self.fused(&rows, &scale, bias.as_ref())?.reshape(shape)?);
-        }
         let rows = x.reshape(&[-1, size])?;
-        let y = standardise(&rows, self.centred, self.epsilon)?.reshape(shape)?.multiply(scale)?;
+        if on_gpu()? && scale.is_none_or(fits) && bias.is_none_or(fits) {
+            let flat = |p: Option<&Array>| p.map(|p| p.reshape(&[size])).transpose();
+            let (scale, bias) = (flat(scale)?, flat(bias)?);
+            return Ok(self.fused(&rows, scale.as_ref(), bias.as_ref())?.reshape(shape)?);
+        }
+        let mut y = standardise(&rows, self.centred, self.epsilon)?.reshape(shape)?;
+        if let Some(scale) = scale {
+            y = y.multiply(scale)?;
+        }
         Ok(match bias {
             Some(bias) => y.add(bias)?,
             None => y,
         })
     }
 
-    fn fused(&self, rows: &Array, scale: &Array, bias: Option<&Array>) -> mlx_safe::Result<Array> {
+    fn fused(&self, rows: &Array, scale: Option<&Array>, bias: Option<&Array>) -> mlx_safe::Result<Array> {
         if self.centred {
-            fast::layer_norm(rows, Some(scale), bias, self.epsilon)
+            fast::layer_norm(rows, scale, bias, self.epsilon)
         } else {
-            fast::rms_norm(rows, Some(scale), self.epsilon)
+            fast::rms_norm(rows, scale, self.epsilon)
         }
     }
 

@@ -63,7 +63,7 @@ impl Op for SkipNorm {
             sum = sum.add(&bias)?;
         }
         let beta = beta.map(|i| cx.optional_array(i)).transpose()?.flatten();
-        let y = self.0.apply(&sum, last, &cx.array(2)?, beta.as_ref())?;
+        let y = self.0.apply(&sum, last, Some(&cx.array(2)?), beta.as_ref())?;
         cx.emit(0, y.astype(sum.dtype())?)?;
         if self.0.centred {
             self.0.emit_statistics(cx, &sum, last)?;

@@ -1,0 +1,28 @@
+//! Operators that models spell out in smaller ones. A rule looks from the one node that is rarest in its spellings.
+//!
+//! These rules claim nothing: they apply inside a cluster, to nodes that are taken anyway.
+
+mod gelu;
+mod norm;
+mod operands;
+mod polynomial;
+mod roots;
+#[cfg(test)]
+mod tests;
+
+use onnx_graph::{Graph, NodeId};
+
+use crate::rewrite::sketch::Replacement;
+
+/// Looks from one node.
+pub(super) fn rule<'a>(graph: &Graph<'a>, id: NodeId) -> Option<Replacement<'a>> {
+    let node = graph.node(id);
+    if !node.domain.is_empty() {
+        return None;
+    }
+    match node.op_type.as_str() {
+        "Sqrt" | "Pow" => norm::rule(graph, id),
+        "Erf" | "Tanh" | "Sigmoid" => gelu::rule(graph, id),
+        _ => None,
+    }
+}

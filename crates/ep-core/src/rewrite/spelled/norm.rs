@@ -1,0 +1,218 @@
+//! `LayerNormalization` and `RMSNormalization` over the last axes: x, or x less its mean, over the root of the mean of its
+//! squares and an epsilon; then times a constant, and plus a constant.
+
+use onnx_graph::pattern::{Maker, Place, Scopes, from_front};
+use onnx_graph::{Attribute, Dim, Graph, Node, NodeId, ValueId};
+
+use crate::rewrite::sketch::{OPSET, Replacement, Sketch, Wire};
+use crate::rewrite::spelled::operands::constant_dims;
+use crate::rewrite::spelled::polynomial::{Algebra, Factors, Polynomial, near, settled};
+use crate::rewrite::spelled::roots::roots;
+use crate::rewrite::view::outermost;
+
+/// How far coefficients may be from what they should be: they are products of ones.
+const TOLERANCE: f64 = 1e-6;
+
+/// What is normalised, and how.
+struct Norm {
+    x: Place,
+    /// Whether the mean is taken off.
+    centred: bool,
+    /// The value by whose root is divided.
+    power: Place,
+    /// How many axes, counted from the last.
+    axes: usize,
+    epsilon: f64,
+}
+
+/// Scale and bias.
+#[derive(Default)]
+struct Parameters {
+    scale: Option<Place>,
+    bias: Option<Place>,
+}
+
+/// Looks from a `Sqrt`, or a `Pow` to the power of 1/2 or -1/2.
+pub(super) fn rule<'a>(graph: &Graph<'a>, id: NodeId) -> Option<Replacement<'a>> {
+    let scopes = Scopes::new(graph);
+    let node = graph.node(id);
+    let [under, exponent] = [0, 1].map(|i| node.inputs().get(i).copied().flatten());
+    if node.op_type == "Pow" && !exponent.is_some_and(|e| is_root(&scopes, outermost(e))) {
+        return None;
+    }
+    let norm = Norm::read(&scopes, settled(&scopes, outermost(under?)))?;
+    let root = node.outputs().first().copied().flatten()?;
+    let found = roots(graph, root, &|value| norm.parameters(&scopes, value).is_some())?;
+    let mut sketch = Sketch::new(graph);
+    let mut outputs = Vec::with_capacity(found.len());
+    for value in found {
+        let parameters = norm.parameters(&scopes, value)?;
+        outputs.push((value, norm.draw(&mut sketch, value, &parameters)?));
+    }
+    Some(sketch.replace(if norm.centred { "layer_norm" } else { "rms_norm" }, outputs)?.downward())
+}
+
+fn is_root(scopes: &Scopes<'_, '_>, exponent: Place) -> bool {
+    scopes.scalar(exponent).is_some_and(|value| value.abs() == 0.5)
+}
+
+impl Norm {
+    /// `power` as the mean of squares plus an epsilon.
+    fn read(scopes: &Scopes<'_, '_>, power: Place) -> Option<Self> {
+        let plain = Algebra { scopes, known: &|_| None }.read(power);
+        plain.terms().find_map(|(factors, _)| {
+            let [(&average, 2)] = factors.iter().collect::<Vec<_>>()[..] else { return None };
+            let (squares, axes) = mean(scopes, average)?;
+            let base = scopes.maker(squares).filter(|m| m.is("Pow") || m.is("Mul"))?.input(0)?;
+            let base = settled(scopes, base);
+            let minuend = |place: &Place| Some(settled(scopes, scopes.made_by(*place, "Sub")?.input(0)?));
+            // A mean may be taken off twice: the first value is the one that is normalised.
+            let bases: Vec<Place> = std::iter::successors(Some(base), minuend).take(3).collect();
+            bases.into_iter().rev().find_map(|x| Self::of(scopes, x, power, (average, squares), axes))
+        })
+    }
+
+    /// The same, if it is x that is normalised and `average` is the mean of `squares`.
+    fn of(
+        scopes: &Scopes<'_, '_>,
+        x: Place,
+        power: Place,
+        (average, squares): (Place, Place),
+        axes: usize,
+    ) -> Option<Self> {
+        let known = |place| known(scopes, place, x, axes);
+        let algebra = Algebra { scopes, known: &known };
+        let (squares, mut sum) = (algebra.read(squares), algebra.read(power));
+        let epsilon = sum.take(&Factors::new());
+        let (x_, mean) = (Polynomial::of(x), Polynomial::of(mean_of(x)));
+        let above = x_.clone().plus(&mean.clone().scaled(-1.0));
+        let average = Polynomial::of(average);
+        let less = average.clone().plus(&mean.times(&mean).scaled(-1.0));
+        let are = |a: &Polynomial, b: &Polynomial| a.is_near(b, TOLERANCE);
+        // The mean of the squares of what is centred, or the mean of the squares less the square of the mean.
+        let of_squares = are(&squares, &x_.times(&x_));
+        let centred =
+            are(&squares, &above.times(&above)) && are(&sum, &average) || of_squares && are(&sum, &less);
+        let fits = epsilon >= 0.0 && (centred || of_squares && are(&sum, &average));
+        fits.then_some(Self { x, centred, power, axes, epsilon })
+    }
+
+    /// The scale and the bias with which `value` is the result.
+    fn parameters(&self, scopes: &Scopes<'_, '_>, value: ValueId) -> Option<Parameters> {
+        let known = |place| {
+            let known = known(scopes, place, self.x, self.axes);
+            let constant = || constant_dims(scopes, place).filter(|dims| !dims.is_empty());
+            known.or_else(|| constant().map(|_| Polynomial::of(place)))
+        };
+        let mut read = Algebra { scopes, known: &known }.read(outermost(value));
+        // A constant of more axes would give the result more.
+        if read.rank > 0 && scopes.rank(self.x).is_none_or(|rank| read.rank > rank) {
+            return None;
+        }
+        let (factors, _) = read.terms().find(|(factors, _)| factors.contains_key(&self.x))?;
+        let scale = factors.keys().copied().find(|place| *place != self.x && *place != self.power);
+        let mut wanted = Polynomial::of(self.x);
+        if self.centred {
+            wanted = wanted.plus(&Polynomial::of(mean_of(self.x)).scaled(-1.0));
+        }
+        wanted = wanted.times(&Polynomial::power_of(self.power, -1));
+        if let Some(scale) = scale {
+            wanted = wanted.times(&Polynomial::of(scale));
+        }
+        for (factors, coefficient) in wanted.terms() {
+            near(read.take(factors), coefficient, TOLERANCE).then_some(())?;
+        }
+        let bias = match read.terms().count() {
+            0 => None,
+            _ if !self.centred => return None,
+            _ => Some(read.single()?),
+        };
+        let fit = scale.iter().chain(&bias).all(|place| self.fits(scopes, *place));
+        fit.then_some(Parameters { scale, bias })
+    }
+
+    /// Whether `place` is a constant that broadcasts to the normalised axes of x and does not change its shape.
+    fn fits(&self, scopes: &Scopes<'_, '_>, place: Place) -> bool {
+        let (Some(dims), Some(shape)) = (constant_dims(scopes, place), scopes.shape(self.x)) else {
+            return false;
+        };
+        let cut: Vec<usize> = dims.iter().copied().skip_while(|&n| n == 1).collect();
+        let matches = |(&n, dim): (&usize, &Dim)| n == 1 || *dim == Dim::from(n);
+        dims.len() <= shape.rank()
+            && cut.len() <= self.axes
+            && cut.iter().rev().zip(shape.0.iter().rev()).all(matches)
+    }
+
+    fn draw<'a>(&self, sketch: &mut Sketch<'_, 'a>, value: ValueId, parameters: &Parameters) -> Option<Wire> {
+        let ty = sketch.ty(Wire::Old(value))?;
+        let mut x = Wire::Old(self.x.value);
+        // What is wider than x must not be computed in x's type.
+        if ty.element == onnx_graph::ElementType::Float {
+            x = sketch.cast(x, ty.element)?;
+        }
+        let old = |place: Option<Place>| place.map(|place| Wire::Old(place.value));
+        let mut inputs = vec![Some(x), old(parameters.scale), old(parameters.bias)];
+        let op = if self.centred { "LayerNormalization" } else { "RMSNormalization" };
+        inputs.truncate(if self.centred { 3 } else { 2 });
+        let mut node = Node::new(op, OPSET);
+        node.attributes.insert("axis".to_owned(), Attribute::Int(-(self.axes as i64)));
+        node.attributes.insert("epsilon".to_owned(), Attribute::Float(self.epsilon as f32));
+        Some(Wire::Node(sketch.node(node, inputs, vec![ty]), 0))
+    }
+}
+
+/// Stands for the mean of x, which a model may compute more than once.
+fn mean_of(x: Place) -> Place {
+    Place { depth: usize::MAX, ..x }
+}
+
+/// x itself, its mean, and the mean of what differs from x by its mean.
+fn known(scopes: &Scopes<'_, '_>, place: Place, x: Place, axes: usize) -> Option<Polynomial> {
+    let direct = |place| {
+        let averaged = || mean(scopes, place) == Some((x, axes));
+        let known = if place == x { Some(x) } else { averaged().then(|| mean_of(x)) };
+        known.map(Polynomial::of)
+    };
+    direct(place).or_else(|| {
+        let (averaged, _) = mean(scopes, place).filter(|(_, over)| *over == axes)?;
+        scopes.made_by(averaged, "Sub")?;
+        let of_x = Algebra { scopes, known: &direct }.read(averaged);
+        let (x, mean) = (Polynomial::of(x), Polynomial::of(mean_of(x)));
+        (of_x == x.plus(&mean.scaled(-1.0))).then(Polynomial::default)
+    })
+}
+
+/// What a value is the mean of, over how many of the last axes; these stay with size 1.
+fn mean(scopes: &Scopes<'_, '_>, place: Place) -> Option<(Place, usize)> {
+    let mut maker = scopes.maker(place)?;
+    let mut moved = false;
+    while ["Expand", "Reshape", "Squeeze", "Unsqueeze"].iter().any(|op| maker.is(op)) {
+        (maker, moved) = (scopes.maker(settled(scopes, maker.input(0)?))?, true);
+    }
+    let x = maker.input(0).filter(|_| maker.is("ReduceMean"))?;
+    let axes = last_axes(scopes, &maker, x)?;
+    if moved {
+        // Back to where the axes were: the shape is that of x, with ones.
+        let (mut wanted, shape) = (scopes.shape(x)?, scopes.shape(place)?);
+        let kept = wanted.rank() - axes;
+        wanted.0[kept..].fill(Dim::Known(1));
+        (shape == wanted && !shape.0.contains(&Dim::Unknown)).then_some(())?;
+    } else if maker.int_or("keepdims", 1)? != 1 {
+        return None;
+    }
+    Some((settled(scopes, x), axes))
+}
+
+/// How many axes a node names, if they are the last ones of x.
+fn last_axes(scopes: &Scopes<'_, '_>, maker: &Maker<'_, '_>, x: Place) -> Option<usize> {
+    let mut axes = scopes.named_axes(maker)?;
+    if axes.iter().any(|&axis| axis >= 0) {
+        let rank = scopes.rank(x)?;
+        for axis in &mut axes {
+            *axis = from_front(*axis, rank)? as i64 - rank as i64;
+        }
+    }
+    axes.sort_unstable();
+    let last = axes.iter().rev().zip(1..).all(|(&axis, i)| axis == -i);
+    (last && !axes.is_empty()).then_some(axes.len())
+}
