@@ -1,10 +1,15 @@
 """Inputs and outputs: what is copied, what is used where it lies, and that nobody's memory is touched."""
 
 import json
+import os
+import subprocess
+import sys
 import threading
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 from conftest import make_model
 from onnx import TensorProto, helper
@@ -141,3 +146,74 @@ def test_threads_lend_their_own_memory():
     for thread in threads:
         thread.join()
     assert outcomes == {True: 480}, outcomes
+
+
+RESIDENT = """
+import os, sys
+import numpy as np
+import ort_mlx
+def resident():
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+small, large = sys.argv[1:]
+ort_mlx.session(small, claim="all", device="cpu").run(None, {"x": np.zeros((1, 8), np.float32)})
+start = resident()
+one = ort_mlx.session(large, claim="all", device="cpu")
+held = resident()
+two = ort_mlx.session(large, claim="all", device="cpu")
+both = resident()
+x = np.linspace(-1, 1, 1024, dtype=np.float32).reshape(1, 1024)
+assert np.array_equal(one.run(None, {"x": x})[0], two.run(None, {"x": x})[0])
+print(held - start, both - start)
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+@pytest.mark.parametrize("external", [False, True])
+def test_weights_are_held_once_however_many_sessions_there_are(external, tmp_path):
+    """Not by ONNX Runtime any more, and by MLX once for sessions with equal ones."""
+
+    def write(name: str, width: int, layers: int) -> Path:
+        rng = np.random.default_rng(0)
+        weights = {f"w{i}": rng.standard_normal((width, width)).astype(np.float32) for i in range(layers)}
+        names = ["x", *(f"h{i}" for i in range(1, layers)), "y"]
+        nodes = [node("MatMul", [names[i], f"w{i}"], [names[i + 1]]) for i in range(layers)]
+        float32 = TensorProto.FLOAT
+        model = make_model(nodes, [("x", float32, ["N", width])], [("y", float32, ["N", width])], weights)
+        model = onnx.load_from_string(model)
+        onnx.save(model, tmp_path / name, save_as_external_data=external, location=f"{name}.bin")
+        return tmp_path / name
+
+    small, large = write("small.onnx", 8, 1), write("large.onnx", 1024, 20)
+    command = [sys.executable, "-c", RESIDENT, small, large]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    one, two = map(int, done.stdout.split())
+    weights = 20 * 4 << 20
+    assert one < 1.2 * weights and two < 1.2 * weights, (one / weights, two / weights)
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+def test_sessions_leave_nothing_behind():
+    def resident() -> int:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    float32 = TensorProto.FLOAT
+    x = np.ones((4, 256), np.float32)
+
+    def use(i: int) -> None:
+        weights = {"w": np.full((256, 512), i, np.float32)}
+        model = make_model(
+            [node("MatMul", ["x", "w"], ["y"])], [("x", float32, ["N", 256])], [("y", float32, ["N", 512])], weights
+        )
+        (y,) = ort_mlx.session(model, claim="all", device="cpu").run(None, {"x": x})
+        assert y[0, 0] == 256 * i
+
+    for i in range(40):
+        use(i)
+    before = resident()
+    for i in range(200):
+        use(i)
+    # A session that stayed would keep half a megabyte of weights.
+    assert resident() - before < 16 << 20

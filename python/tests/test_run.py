@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -94,13 +95,17 @@ def test_sizes_of_zero_are_normal():
 def test_threads_share_a_session():
     session = ort_mlx.session(flatten_model(), claim="all", device="cpu")
     rng = np.random.default_rng(1)
-    inputs = [rng.standard_normal((2, 3 + i, 4, 5)).astype(np.float32) for i in range(8)]
+    # Sizes of both kinds: copied, and lent from each thread's own memory.
+    inputs = [rng.standard_normal((2, 3 + 40 * i, 4, 5)).astype(np.float32) for i in range(8)]
     wanted = [session.run(None, {"x": x})[0] for x in inputs]
     failures = []
+    end = time.monotonic() + 2
 
     def work(i: int) -> None:
-        for _ in range(50):
-            (y,) = session.run(None, {"x": inputs[i]})
+        runs = 0
+        while runs < 50 or time.monotonic() < end:
+            (y,) = session.run(None, {"x": inputs[i].copy()})
+            runs += 1
             if not np.array_equal(y, wanted[i]):
                 failures.append(i)
 

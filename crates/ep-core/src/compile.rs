@@ -3,13 +3,12 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 
-use mlx_safe::{Array, DeviceType};
+use mlx_safe::DeviceType;
 use onnx_graph::{ElementType, Graph, NodeId, Tensor, ValueId, topological_order};
 
-use crate::host::{HostTensor, shape_i32};
 use crate::lowering::Value;
 use crate::program::{Label, Program, Step};
-use crate::{Error, LowerError, NodeRef, dtype, registry};
+use crate::{Error, LowerError, NodeRef, constants, registry};
 
 /// Compiles a cluster and the bodies in it.
 pub(crate) struct Compiler {
@@ -68,14 +67,7 @@ impl Compiler {
         if let Some(value) = self.uploaded.borrow().get(&contents) {
             return Ok(value.clone());
         }
-        let fail = |detail: String| Error::Bug(format!("constant '{name}': {detail}"));
-        let dtype = dtype::to_mlx(element).ok_or_else(|| fail(format!("{element} has no MLX type")))?;
-        let shape = shape_i32(tensor.dims()).map_err(|e| fail(e.to_string()))?;
-        let array = Array::from_bytes(dtype, &shape, data)?;
-        let value = match HostTensor::from_bytes(element, tensor.dims(), data) {
-            Some(host) => Value::both(array, host),
-            None => Value::device(array),
-        };
+        let value = constants::value(name, tensor)?;
         self.uploaded.borrow_mut().insert(contents, value.clone());
         Ok(value)
     }

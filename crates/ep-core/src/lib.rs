@@ -10,6 +10,7 @@ mod broadcast;
 mod claim;
 mod cluster;
 mod compile;
+mod constants;
 mod convert;
 mod dtype;
 mod engine;

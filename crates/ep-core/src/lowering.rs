@@ -1,7 +1,7 @@
 //! What a lowering sees: its inputs as arrays or host values, and places for its outputs.
 
 use std::cell::OnceCell;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 
 use mlx_safe::{Array, Dtype};
 
@@ -14,6 +14,19 @@ use crate::{LowerError, dtype};
 /// A value of a running program: on the host, on the device, or both. Uploads happen when first asked for.
 #[derive(Clone, Default)]
 pub(crate) struct Value(Rc<ValueState>);
+
+/// Finds a value again as long as somebody holds it.
+pub(crate) struct WeakValue(Weak<ValueState>);
+
+impl WeakValue {
+    pub(crate) fn upgrade(&self) -> Option<Value> {
+        self.0.upgrade().map(Value)
+    }
+
+    pub(crate) fn is_held(&self) -> bool {
+        self.0.strong_count() > 0
+    }
+}
 
 #[derive(Default)]
 struct ValueState {
@@ -71,6 +84,11 @@ impl Value {
     /// The array, if there is one already.
     pub(crate) fn on_device(&self) -> Option<&Array> {
         self.0.array.get()
+    }
+
+    /// A way back to this value that does not hold it.
+    pub(crate) fn weak(&self) -> WeakValue {
+        WeakValue(Rc::downgrade(&self.0))
     }
 
     /// The bytes of the array, if there is one already.

@@ -17,6 +17,7 @@ use crate::api::{Api, ort};
 use crate::boundary;
 use crate::element;
 use crate::error::Error;
+use crate::heap;
 use crate::report::Report;
 use crate::tensor_ref::{TensorRef, type_and_dims};
 
@@ -26,10 +27,21 @@ pub struct Compute {
     table: OrtNodeComputeInfo,
     api: Api,
     log: Dispatch,
-    executable: Executable,
-    inputs: Vec<Input>,
-    outputs: usize,
-    trace: Option<Trace>,
+    parts: Parts,
+}
+
+/// What a compiled cluster consists of.
+pub struct Parts {
+    /// The program.
+    pub executable: Executable,
+    /// Its inputs.
+    pub inputs: Vec<Input>,
+    /// How many outputs it has.
+    pub outputs: usize,
+    /// Bytes of the constants that ONNX Runtime had for it.
+    pub constants: usize,
+    /// Where runs are reported, if anywhere.
+    pub trace: Option<Trace>,
 }
 
 /// Where runs are reported.
@@ -49,22 +61,15 @@ pub struct Input {
 }
 
 impl Compute {
-    /// Puts a cluster with `outputs` outputs behind a table.
-    pub fn new(
-        api: Api,
-        log: Dispatch,
-        executable: Executable,
-        inputs: Vec<Input>,
-        outputs: usize,
-        trace: Option<Trace>,
-    ) -> Box<Self> {
+    /// Puts a cluster behind a table.
+    pub fn new(api: Api, log: Dispatch, parts: Parts) -> Self {
         let table = OrtNodeComputeInfo {
             ort_version_supported: api.version(),
             CreateState: Some(create_state),
             Compute: Some(compute),
             ReleaseState: Some(release_state),
         };
-        Box::new(Self { table, api, log, executable, inputs, outputs, trace })
+        Self { table, api, log, parts }
     }
 
     /// Gives it to ONNX Runtime.
@@ -85,6 +90,7 @@ impl Compute {
     /// `context` must be live.
     unsafe fn run(&self, context: *mut OrtKernelContext) -> Result<(), Error> {
         let tensors: Vec<TensorRef<'_>> = self
+            .parts
             .inputs
             .iter()
             // SAFETY: by the caller's word.
@@ -94,18 +100,18 @@ impl Compute {
             .iter()
             .map(|tensor| TensorView { element: tensor.element, shape: &tensor.dims, data: tensor.data })
             .collect();
-        let mut outputs = Outputs { api: self.api, context, written: vec![false; self.outputs] };
-        let ran = self.executable.run(&views, &mut outputs).map_err(|error| self.name_input(error))?;
+        let mut outputs = Outputs { api: self.api, context, written: vec![false; self.parts.outputs] };
+        let ran = self.parts.executable.run(&views, &mut outputs).map_err(|error| self.name_input(error))?;
         if let Some(index) = outputs.written.iter().position(|&written| !written) {
             return Err(Error::Bug(format!("a run left output {index} unwritten")));
         }
-        self.trace.as_ref().map_or(Ok(()), |trace| trace.report.run(&trace.name, ran.traffic))
+        self.parts.trace.as_ref().map_or(Ok(()), |trace| trace.report.run(&trace.name, ran.traffic))
     }
 
     /// The engine counts inputs; people know their names.
     fn name_input(&self, error: ep_core::Error) -> Error {
         let ep_core::Error::Input { index, detail } = error else { return error.into() };
-        match self.inputs.get(index) {
+        match self.parts.inputs.get(index) {
             Some(input) => Error::Tensor(format!("input '{}': {detail}", input.name)),
             None => ep_core::Error::Input { index, detail }.into(),
         }
@@ -202,6 +208,8 @@ unsafe extern "system" fn create_state(
     // SAFETY: ONNX Runtime passes the table of a live `Compute`.
     let this = unsafe { &*this.cast::<Compute>() };
     boundary::status(this.api.statuses(), "CreateState", || {
+        // ONNX Runtime has dropped its copies of the constants by now.
+        heap::trim(this.parts.constants);
         // SAFETY: an out-parameter. A cluster keeps what it needs in itself.
         unsafe { *state = null_mut() };
         Ok(())

@@ -11,7 +11,7 @@ use tracing::dispatcher::with_default;
 
 use crate::abi::{OrtEp, OrtEpGraphSupportInfo, OrtNodeComputeInfo};
 use crate::api::Api;
-use crate::compute::{Compute, Input, Trace};
+use crate::compute::{Compute, Input, Parts, Trace};
 use crate::error::Error;
 use crate::factory::{Factory, NAME};
 use crate::graph_ref::{GraphRef, NodeRef};
@@ -110,10 +110,22 @@ impl Ep {
         let executable = self.engine.compile(&graph)?;
         let inputs = graph.inputs().iter().zip(feeds);
         let inputs = inputs.map(|(&id, feed)| Input { name: graph.value(id).name.clone(), feed }).collect();
-        let outputs = graph.outputs().len();
-        let trace = self.report.clone().map(|report| (report, fused.name().map(str::to_owned)));
-        let trace = trace.map(|(report, name)| name.map(|name| Trace { report, name })).transpose()?;
-        Ok(Compute::new(self.api, self.log.clone(), executable, inputs, outputs, trace))
+        let constants = graph.values().filter_map(|(_, value)| value.constant.as_ref());
+        let trace = match &self.report {
+            Some(report) => Some(Trace { report: Arc::clone(report), name: fused.name()?.to_owned() }),
+            None => None,
+        };
+        Ok(Box::new(Compute::new(
+            self.api,
+            self.log.clone(),
+            Parts {
+                executable,
+                inputs,
+                outputs: graph.outputs().len(),
+                constants: constants.map(|tensor| tensor.data().len()).sum(),
+                trace,
+            },
+        )))
     }
 }
 

@@ -20,6 +20,7 @@ mod ep;
 mod error;
 mod factory;
 mod graph_ref;
+mod heap;
 mod import;
 mod key_values;
 mod logger;
