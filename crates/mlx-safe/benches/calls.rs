@@ -59,23 +59,23 @@ mod raw {
     }
 }
 
-#[divan::bench(sample_size = 1000)]
+#[divan::bench(sample_size = 100, sample_count = 2000)]
 fn wrap_one_element() -> Array {
     Array::scalar(black_box(1.0f32))
 }
 
-#[divan::bench(sample_size = 1000)]
+#[divan::bench(sample_size = 100, sample_count = 2000)]
 fn wrap_one_element_raw() -> raw::Handle {
     raw::scalar(black_box(1.0))
 }
 
-#[divan::bench(sample_size = 1000)]
+#[divan::bench(sample_size = 100, sample_count = 2000)]
 fn lazy_add(bencher: Bencher) {
     let x = Array::scalar(1.0f32);
     bencher.bench_local(|| x.add(black_box(&x)));
 }
 
-#[divan::bench(sample_size = 1000)]
+#[divan::bench(sample_size = 100, sample_count = 2000)]
 fn lazy_add_raw(bencher: Bencher) {
     let (x, stream) = (raw::scalar(1.0), raw::stream());
     bencher.bench_local(|| raw::add(black_box(&x), stream));

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use mlx_sys as sys;
 
 use crate::callback::{self, release};
-use crate::error::{check, install_handler};
+use crate::error::{argument, check, install_handler};
 use crate::handle::VectorArray;
 use crate::{Array, Error, Result};
 
@@ -121,9 +121,18 @@ unsafe extern "C" fn call(
     callback::run(|| {
         // SAFETY: the payload is the `Function` of `Closure::new`, alive while MLX holds the closure.
         let function = unsafe { &*payload.cast::<Function>() };
+        // SAFETY: takes nothing.
+        if unsafe { sys::ortmlx_stack_is_short() } {
+            return argument("closure", "functions call each other too deeply for this thread's stack");
+        }
         let outputs = function(&VectorArray::borrowed(inputs).to_arrays()?)?;
+        let outputs = VectorArray::from_arrays(&outputs)?;
+        check("closure", || {
+            // SAFETY: both vectors are live.
+            unsafe { sys::ortmlx_check_depth(inputs, outputs.raw()) }
+        })?;
         // SAFETY: `out` is a valid handle that mlx-c frees.
-        unsafe { VectorArray::from_arrays(&outputs)?.copy_to(out) }
+        unsafe { outputs.copy_to(out) }
     })
 }
 

@@ -19,6 +19,10 @@
 //! computing (a singular matrix, a [`HostOp`] that fails) is an error of the evaluation: of [`eval`], [`Array::item`],
 //! [`Array::to_vec`] and the like. The arrays of a failed evaluation hold no values to rely on.
 //!
+//! # Depth
+//! A graph of any depth can be evaluated and dropped. Transformations ([`fn@vjp`], [`fn@grad`], [`fn@jvp`], [`fn@vmap`], [`fn@compile`]) recurse: some
+//! 40000 operations one after another fit on a stack of 8 MiB, and more is an error that tells how much stack they need.
+//!
 //! # Indices and empty arrays
 //! Arrays of indices are bounded: a negative index counts from the end, and one that is then out of range becomes the nearest
 //! that is in it. An array without elements is an ordinary array on every device; an operation that cannot make elements of

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use half::bf16;
-use mlx_safe::{Array, io};
+use mlx_safe::{Array, Dtype, io};
 
 #[test]
 fn npy_round_trips_and_follows_the_format() {
@@ -74,4 +74,108 @@ fn a_file_cut_short_is_an_error() {
     let bytes = std::fs::read(&path).unwrap();
     std::fs::write(&path, &bytes[..bytes.len() - 100]).unwrap();
     assert!(io::load_npy(&path).is_err());
+}
+
+/// An `.npy` file of version 1.
+fn npy(header: &str, data: &[u8]) -> Vec<u8> {
+    let length = (header.len() as u16).to_le_bytes();
+    [b"\x93NUMPY\x01\0", &length[..], header.as_bytes(), data].concat()
+}
+
+/// A file of the safetensors format.
+fn safetensors(header: &str, data: &[u8]) -> Vec<u8> {
+    [&(header.len() as u64).to_le_bytes()[..], header.as_bytes(), data].concat()
+}
+
+/// The values follow NumPy's format description; what MLX would read as something else is an error.
+#[test]
+fn npy_headers_are_read_right_or_not_at_all() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.npy");
+    let data: Vec<u8> = (1..=6u8).flat_map(|i| f32::from(i).to_le_bytes()).collect();
+    let load = |header: &str, data: &[u8]| {
+        std::fs::write(&path, npy(header, data)).unwrap();
+        io::load_npy(&path).and_then(|a| Ok((a.shape().to_vec(), a.to_vec::<f32>()?)))
+    };
+    let of = |kind: &str, order: &str, shape: &str| {
+        format!("{{'descr': '{kind}', 'fortran_order': {order}, 'shape': {shape}, }}")
+    };
+    let rows = (vec![2, 3], vec![1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
+    assert_eq!(load(&of("<f4", "False", "(2, 3)"), &data).unwrap(), rows);
+    assert_eq!(load(&of("<f4", "True", "(2, 3)"), &data).unwrap().1, [1.0, 3.0, 5.0, 2.0, 4.0, 6.0]);
+    assert_eq!(load(&of("<f4", "False", "()"), &data).unwrap(), (vec![], vec![1.0]));
+    assert_eq!(load(&of("<f4", "False", "(2,)"), &data).unwrap(), (vec![2], vec![1.0, 2.0]));
+    let swapped: Vec<u8> = (1..=6u8).flat_map(|i| f32::from(i).to_be_bytes()).collect();
+    assert_eq!(load(&of(">f4", "False", "(2, 3)"), &swapped).unwrap(), rows);
+    for shape in ["(6)", "(2,3)", "(-2, -3)", "(2.5,)", "(4294967298,)", "(a, b)", "2, 3", ""] {
+        assert!(load(&of("<f4", "False", shape), &data).is_err(), "{shape}");
+    }
+    for kind in [">c8", "<c16", "<f16", "|S3", "|O", "", "<f4 "] {
+        assert!(load(&of(kind, "False", "(1,)"), &data).is_err(), "{kind}");
+    }
+    for header in [
+        "{\"descr\": \"<f4\", \"fortran_order\": False, \"shape\": (2, 3)}",
+        "{'shape': (2, 3), 'fortran_order': False, 'descr': '<f4'}",
+        "{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (2, 3)}",
+        "{",
+        "",
+    ] {
+        assert!(load(header, &data).is_err(), "{header}");
+    }
+}
+
+#[test]
+fn safetensors_headers_are_read_right_or_not_at_all() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.safetensors");
+    let load = |header: &str| {
+        std::fs::write(&path, safetensors(header, &[0; 16])).unwrap();
+        io::Safetensors::load(&path).and_then(|file| {
+            mlx_safe::eval(file.arrays.values())?;
+            Ok(file.arrays.values().map(|a| a.shape().to_vec()).collect::<Vec<_>>())
+        })
+    };
+    let of = |dtype: &str, shape: &str, offsets: &str| {
+        format!(r#"{{"a":{{"dtype":{dtype},"shape":{shape},"data_offsets":{offsets}}}}}"#)
+    };
+    assert_eq!(load(&of("\"F32\"", "[2, 2]", "[0, 16]")).unwrap(), [[2, 2]]);
+    assert_eq!(load(&of("\"F32\"", "[]", "[0, 4]")).unwrap(), [[0i32; 0]]);
+    assert_eq!(load("{}").unwrap().len(), 0);
+    for shape in ["[-2, -2]", "[4294967300]", "[4.5]", "\"4\"", "[5]", "[65536, 65536, 65536, 65536]"] {
+        assert!(load(&of("\"F32\"", shape, "[0, 16]")).is_err(), "{shape}");
+    }
+    for offsets in ["[0]", "[]", "[-16, 0]", "[1000, 1016]", "[4, 20]", "[0, 4]", "[18446744073709551600, 0]"]
+    {
+        assert!(load(&of("\"F32\"", "[4]", offsets)).is_err(), "{offsets}");
+    }
+    for dtype in ["\"F99\"", "7", "\"%s%n\""] {
+        assert!(load(&of(dtype, "[4]", "[0, 16]")).is_err(), "{dtype}");
+    }
+    assert!(load(&"[".repeat(100_000)).is_err() && load(r#"{"a":null}"#).is_err());
+    std::fs::write(&path, b"\x02\0\0\0\0\0\0\0{}").unwrap();
+    assert_eq!(io::Safetensors::load(&path).unwrap().arrays.len(), 0);
+    let named = |name: &str| io::Safetensors {
+        arrays: BTreeMap::from([(name.to_owned(), Array::scalar(1.0f32))]),
+        ..Default::default()
+    };
+    for name in ["", "\"%n\\\n", "é漢"] {
+        named(name).save(&path).unwrap();
+        assert!(io::Safetensors::load(&path).unwrap().arrays.contains_key(name));
+    }
+    assert!(named("__metadata__").save(&path).is_err() && named("a\0b").save(&path).is_err());
+}
+
+#[test]
+fn bools_of_files_are_0_or_1() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.npy");
+    let header = "{'descr': '|b1', 'fortran_order': False, 'shape': (3,), }";
+    std::fs::write(&path, npy(header, &[0, 2, 255])).unwrap();
+    let numbers = |array: &Array| array.astype(Dtype::Float32).and_then(|a| a.to_vec::<f32>()).unwrap();
+    assert_eq!(numbers(&io::load_npy(&path).unwrap()), [0.0, 1.0, 1.0]);
+    let header = r#"{"a":{"dtype":"BOOL","shape":[3],"data_offsets":[0,3]}}"#;
+    std::fs::write(&path, safetensors(header, &[0, 2, 255])).unwrap();
+    assert_eq!(numbers(&io::Safetensors::load(&path).unwrap().arrays["a"]), [0.0, 1.0, 1.0]);
+    let bits = Array::from_slice(&[0u8, 2, 255], &[3]).unwrap().view(Dtype::Bool).unwrap();
+    assert_eq!(numbers(&bits), [0.0, 1.0, 1.0]);
 }

@@ -8,6 +8,7 @@ use mlx_safe::{Array, Error, Result};
 use mlx_safe::{checkpoint, compile, compile_shapeless, custom_vjp, grad, jvp, value_and_grad, vjp, vmap};
 
 type Function = fn(&[Array]) -> Result<Vec<Array>>;
+type Slope = fn(f64) -> f64;
 
 const X: [f32; 3] = [0.5, -1.25, 2.0];
 
@@ -265,4 +266,40 @@ fn per_cent_signs_in_messages_are_text() {
     let f = compile(|_| Err(Error::Closure("%s%n%d".into()))).unwrap();
     assert!(f.apply(&[]).unwrap_err().to_string().contains("%s%n%d"));
     assert!(mlx_safe::einsum("%s%s%n%n", &[x()]).is_err());
+}
+
+/// Outputs that no gradient flows through, that are an input, or that are one array take their own cotangents.
+#[test]
+fn every_output_has_its_cotangent() {
+    let (one, ten) = (Array::scalar(1.0f32), Array::scalar(10.0f32));
+    let cotangents = [one, ten].map(|c| c.broadcast_to(&[3]).unwrap());
+    let cases: [(Function, Slope); 4] = [
+        (|x| Ok(vec![x[0].stop_gradient()?, x[0].square()?]), |x| 20.0 * x),
+        (|x| Ok(vec![x[0].square()?, x[0].stop_gradient()?]), |x| 2.0 * x),
+        (|x| x[0].square().map(|y| vec![y.clone(), y]), |x| 22.0 * x),
+        (|x| Ok(vec![x[0].clone(), x[0].clone()]), |_| 11.0),
+    ];
+    for (function, slope) in cases {
+        let again = checkpoint(function).unwrap();
+        let plain = vjp(function, &[x()], &cotangents).unwrap().1;
+        let checkpointed = vjp(|x| again.apply(x), &[x()], &cotangents).unwrap().1;
+        for product in [&plain[0], &checkpointed[0]] {
+            close(product, X.iter().map(|&x| slope(f64::from(x))));
+        }
+    }
+}
+
+#[test]
+fn functions_without_an_output_or_with_another_number_later_are_errors() {
+    let none = |x: &[Array]| Ok(x[..0].to_vec());
+    let error = custom_vjp(none, |x, _, _| Ok(x.to_vec())).unwrap().apply(&[x()]).unwrap_err().to_string();
+    assert!(error.contains("no output"), "{error}");
+    assert!(checkpoint(none).unwrap().apply(&[x()]).is_err());
+    let calls = Cell::new(0);
+    let fickle = checkpoint(move |x| {
+        calls.set(calls.get() + 1);
+        Ok(vec![x[0].square()?; if calls.get() == 1 { 1 } else { 2 }])
+    });
+    let fickle = fickle.unwrap();
+    assert!(grad(|x| fickle.apply(x)?[0].sum(.., false), &[0])(&[x()]).is_err());
 }

@@ -53,6 +53,12 @@ int ortmlx_array_eval(mlx_array arr);
 int ortmlx_eval(const mlx_vector_array arrays);
 int ortmlx_async_eval(const mlx_vector_array arrays);
 
+/* Whether so little of this thread's stack is left that no function should be called any more. */
+bool ortmlx_stack_is_short(void);
+
+/* Fails if `outputs`, which a function has made of `inputs`, lie too deep for MLX's transformations, which recurse. */
+int ortmlx_check_depth(const mlx_vector_array inputs, const mlx_vector_array outputs);
+
 /* `indices` into the flattened `axes` of `of`, such that `span` elements from each on are there: negative ones count from the
    end, and what is then out of range becomes the nearest that is in it. */
 int ortmlx_bounded_indices(

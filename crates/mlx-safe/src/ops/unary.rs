@@ -1,7 +1,8 @@
 //! Element-wise operations of one array.
 
-use super::methods;
+use super::{methods, op};
 use crate::handle::optional_float;
+use crate::{Array, Dtype, Result};
 
 methods! {
     /// |x|
@@ -105,8 +106,20 @@ methods! {
     isfinite() => mlx_isfinite();
     /// The values as another type: floats to integers truncate.
     astype(dtype: crate::Dtype) => mlx_astype(dtype.raw());
-    /// The same bits as another type.
-    view(dtype: crate::Dtype) => mlx_view(dtype.raw());
     /// A copy of its own.
     copy() => mlx_copy();
+}
+
+impl Array {
+    /// The same bits as another type; as bools, true where a byte is not zero.
+    ///
+    /// # Errors
+    /// If the last axis is no multiple of a wider type.
+    pub fn view(&self, dtype: Dtype) -> Result<Array> {
+        if dtype == Dtype::Bool {
+            // C++ may assume that a bool is 0 or 1.
+            return self.view(Dtype::Uint8)?.not_equal(&Array::scalar(0u8));
+        }
+        op!("view", mlx_view(self.raw(), dtype.raw()))
+    }
 }

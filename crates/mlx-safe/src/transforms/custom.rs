@@ -1,15 +1,16 @@
 //! Functions with a derivative of their own.
 
 use std::ffi::{c_int, c_void};
+use std::rc::Rc;
 
 use mlx_sys as sys;
 
 use crate::callback::{self, release};
-use crate::error::install_handler;
-use crate::{Array, Closure, Result};
+use crate::error::{argument, install_handler};
+use crate::{Array, Closure, Result, depends, vjp};
 
 /// `function` with `vjp` for its derivative: `vjp(primals, cotangents, outputs)` returns one array for every primal, of its
-/// shape.
+/// shape. [`jvp`](crate::jvp), and derivatives of a [`vmap`](crate::vmap) over the result, go by `function`.
 ///
 /// ```
 /// use mlx_safe::{Array, custom_vjp, grad};
@@ -21,12 +22,19 @@ use crate::{Array, Closure, Result};
 /// ```
 ///
 /// # Errors
-/// If MLX refuses. Errors of the functions come from the call that needed them.
+/// If MLX refuses. Errors of the functions come from the call that needed them; `function` returns one output at least.
 pub fn custom_vjp(
     function: impl Fn(&[Array]) -> Result<Vec<Array>> + 'static,
     vjp: impl Fn(&[Array], &[Array], &[Array]) -> Result<Vec<Array>> + 'static,
 ) -> Result<Closure> {
-    let function = Closure::new(function);
+    let function = Closure::new(move |inputs| {
+        let outputs = function(inputs)?;
+        // MLX looks at the first without asking whether there is one.
+        if outputs.is_empty() {
+            return argument("custom_vjp", "the function returned no output");
+        }
+        Ok(outputs)
+    });
     let vjp = Vjp::new(Box::new(vjp));
     Closure::from_op("custom_vjp", |out| {
         // SAFETY: `out` is empty and the others are live; MLX shares their references.
@@ -37,13 +45,16 @@ pub fn custom_vjp(
 /// `function` whose intermediate results are not kept for its derivative but computed again: less memory, more time.
 ///
 /// # Errors
-/// If MLX refuses. Errors of `function` come from the call that needed it.
+/// If MLX refuses. Errors of `function` come from the call that needed it; it returns one output at least, and as many when it
+/// is called again.
 pub fn checkpoint(function: impl Fn(&[Array]) -> Result<Vec<Array>> + 'static) -> Result<Closure> {
-    let function = Closure::new(function);
-    Closure::from_op("checkpoint", |out| {
-        // SAFETY: `out` is empty, `function` is live; MLX shares its reference.
-        unsafe { sys::mlx_checkpoint(out, function.raw()) }
-    })
+    let function = Rc::new(function);
+    let again = function.clone();
+    // MLX's own has the faults that `vjp` of this crate makes good.
+    custom_vjp(
+        move |inputs| function(inputs),
+        move |primals, cotangents, outputs| Ok(vjp(&*again, &depends(primals, outputs)?, cotangents)?.1),
+    )
 }
 
 type VjpFunction = Box<dyn Fn(&[Array], &[Array], &[Array]) -> Result<Vec<Array>>>;

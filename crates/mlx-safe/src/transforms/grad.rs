@@ -31,7 +31,9 @@ pub fn vjp(
         if outputs.len() != count {
             return argument("vjp", format!("{} outputs and {count} cotangents", outputs.len()));
         }
-        Ok(outputs)
+        // Each an array of its own: MLX passes over outputs of `stop_gradient` when it counts cotangents, and of those that
+        // are one array, or an input, it takes the last cotangent.
+        outputs.iter().map(Array::copy).collect()
     };
     let primals = VectorArray::from_arrays(primals)?;
     let cotangents = VectorArray::from_arrays(cotangents)?;
