@@ -1,5 +1,6 @@
 //! Linear algebra (`mlx.core.linalg`). Everything but [`norm`] (the nuclear one apart) and [`cross`] runs on the CPU only and is
-//! an error on a GPU's stream: use a CPU's, see [`crate::Stream::scope`]. Matrices are the last two axes, float32 or float64; leading axes are a batch.
+//! an error on a GPU's stream: use a CPU's, see [`crate::Stream::scope`]. Matrices are the last two axes, float32 or float64; leading axes are
+//! a batch. Of matrices with NaN the functions give NaN, an error, or (eigenvalues) whatever LAPACK makes of them.
 
 use std::ffi::CStr;
 

@@ -2,7 +2,7 @@
 //! which [`seed`] starts anew. Bounds and parameters are arrays that broadcast to `shape`.
 
 use crate::error::check;
-use crate::ops::{functions, op_pair};
+use crate::ops::{functions, op, op_pair};
 use crate::{Array, Dtype, Result};
 
 functions! {
@@ -36,12 +36,9 @@ functions! {
     /// The same with a parameter for each element; by default 0 and 1.
     normal_broadcast(shape: &[i32], dtype: Dtype, loc: Option<&Array>, scale: Option<&Array>, key: Option<&Array>)
         => mlx_random_normal_broadcast(shape.as_ptr(), shape.len(), dtype.raw(), Array::raw_or_null(loc), Array::raw_or_null(scale), Array::raw_or_null(key));
-    /// `x` with its parts along `axis` in random order.
-    permutation(x: &Array, axis: i32, key: Option<&Array>)
-        => mlx_random_permutation(x.raw(), axis, Array::raw_or_null(key));
     /// 0 to `n` - 1 in random order, uint32.
     permutation_arange(n: i32, key: Option<&Array>) => mlx_random_permutation_arange(n, Array::raw_or_null(key));
-    /// Integers from `low` up to but not including `high`.
+    /// Integers from `low` up to but not including `high`, both cast to `dtype` first.
     randint(low: &Array, high: &Array, shape: &[i32], dtype: Dtype, key: Option<&Array>)
         => mlx_random_randint(low.raw(), high.raw(), shape.as_ptr(), shape.len(), dtype.raw(), Array::raw_or_null(key));
     /// The standard normal distribution between `lower` and `upper`.
@@ -82,4 +79,13 @@ pub fn seed(seed: u64) -> Result<()> {
 /// If `key` is no key.
 pub fn split(key: &Array) -> Result<(Array, Array)> {
     op_pair!("split", mlx_random_split(key.raw()))
+}
+
+/// `x` with its parts along `axis` in random order.
+///
+/// # Errors
+/// If there is no such axis.
+pub fn permutation(x: &Array, axis: i32, key: Option<&Array>) -> Result<Array> {
+    x.dim(axis)?;
+    op!("permutation", mlx_random_permutation(x.raw(), axis, Array::raw_or_null(key)))
 }

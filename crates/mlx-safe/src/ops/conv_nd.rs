@@ -1,18 +1,52 @@
-//! Convolutions of a fixed number of spatial axes. Channels are last, as everywhere in MLX.
+//! Convolutions of a fixed number of spatial axes, as [`ConvGeometry`]. Channels are last, as everywhere in MLX.
 
-use super::op;
+use super::conv::ConvGeometry;
 use crate::error::argument;
 use crate::{Array, Result};
 
-/// Refuses what MLX would divide by.
-fn check(op: &'static str, positive: &[i32], padding: &[i32], groups: i32) -> Result<()> {
-    if groups < 1 || positive.iter().any(|&n| n < 1) || padding.iter().any(|&n| n < 0) {
-        return argument(
-            op,
-            format!("steps {positive:?}, padding {padding:?} and groups {groups} do not fit"),
-        );
+/// The same padding on both sides.
+fn window(stride: &[i32], padding: &[i32], dilation: &[i32], groups: i32) -> Result<ConvGeometry> {
+    if padding.iter().any(|&n| n < 0) {
+        return argument("conv", format!("padding {padding:?} is negative"));
     }
-    Ok(())
+    Ok(ConvGeometry {
+        stride: stride.to_vec(),
+        padding_low: padding.to_vec(),
+        padding_high: padding.to_vec(),
+        kernel_dilation: dilation.to_vec(),
+        input_dilation: vec![1; stride.len()],
+        groups,
+        flip: false,
+    })
+}
+
+/// What spreads elements out as [`window`] gathers them: the input gets holes, and the flipped kernel goes over it with as
+/// much padding as the kernel is longer than `padding`.
+fn transposed(
+    weight: &Array,
+    stride: &[i32],
+    padding: &[i32],
+    dilation: &[i32],
+    output_padding: &[i32],
+    groups: i32,
+) -> Result<ConvGeometry> {
+    let gathering = window(stride, padding, dilation, groups)?;
+    if weight.ndim() != stride.len() + 2 || output_padding.iter().any(|&n| n < 0) {
+        return argument("conv_transpose", format!("{weight:?} and {output_padding:?} do not fit"));
+    }
+    let sizes = weight.shape()[1..].iter().zip(dilation);
+    let reach = sizes.map(|(&n, &step)| i64::from(n - 1) * i64::from(step));
+    let low: Vec<i64> = reach.zip(padding).map(|(reach, &padding)| reach - i64::from(padding)).collect();
+    let high = low.iter().zip(output_padding).map(|(low, &more)| low + i64::from(more));
+    let narrow = |n: i64| i32::try_from(n).or_else(|_| argument("conv_transpose", format!("padding of {n}")));
+    Ok(ConvGeometry {
+        stride: vec![1; stride.len()],
+        padding_low: low.iter().copied().map(narrow).collect::<Result<_>>()?,
+        padding_high: high.map(narrow).collect::<Result<_>>()?,
+        input_dilation: stride.to_vec(),
+        flip: true,
+        ..gathering
+    })
 }
 
 impl Array {
@@ -20,7 +54,7 @@ impl Array {
     /// sides.
     ///
     /// # Errors
-    /// If ranks or channel counts do not fit, a step is below 1 or a padding negative.
+    /// If ranks or channel counts do not fit, a step is below 1, a padding negative, or no window fits in.
     pub fn conv1d(
         &self,
         weight: &Array,
@@ -29,9 +63,7 @@ impl Array {
         dilation: i32,
         groups: i32,
     ) -> Result<Array> {
-        check("conv1d", &[stride, dilation], &[padding], groups)?;
-        op!("conv1d", mlx_conv1d(self.raw(), weight.raw(), stride, padding, dilation, groups))?
-            .zeros_if_from_empty(&[self, weight])
+        self.conv_general(weight, &window(&[stride], &[padding], &[dilation], groups)?)
     }
 
     /// The transpose of [`Array::conv1d`]: each element of (N, W, C) with `weight` (O, W, C / groups), spreads out.
@@ -48,19 +80,16 @@ impl Array {
         output_padding: i32,
         groups: i32,
     ) -> Result<Array> {
-        check("conv_transpose1d", &[stride, dilation], &[padding, output_padding], groups)?;
-        op!(
-            "conv_transpose1d",
-            mlx_conv_transpose1d(self.raw(), weight.raw(), stride, padding, dilation, output_padding, groups)
-        )?
-        .zeros_if_from_empty(&[self, weight])
+        let (stride, padding, dilation) = (&[stride], &[padding], &[dilation]);
+        let geometry = transposed(weight, stride, padding, dilation, &[output_padding], groups)?;
+        self.conv_general(weight, &geometry)
     }
 
     /// Convolves (N, H, W, C) with `weight` (O, H, W, C / groups), as correlation: the kernel is not flipped. `padding` is on both
     /// sides.
     ///
     /// # Errors
-    /// If ranks or channel counts do not fit, a step is below 1 or a padding negative.
+    /// If ranks or channel counts do not fit, a step is below 1, a padding negative, or no window fits in.
     pub fn conv2d(
         &self,
         weight: &Array,
@@ -69,22 +98,7 @@ impl Array {
         dilation: [i32; 2],
         groups: i32,
     ) -> Result<Array> {
-        check("conv2d", &[stride, dilation].concat(), &padding, groups)?;
-        op!(
-            "conv2d",
-            mlx_conv2d(
-                self.raw(),
-                weight.raw(),
-                stride[0],
-                stride[1],
-                padding[0],
-                padding[1],
-                dilation[0],
-                dilation[1],
-                groups
-            )
-        )?
-        .zeros_if_from_empty(&[self, weight])
+        self.conv_general(weight, &window(&stride, &padding, &dilation, groups)?)
     }
 
     /// The transpose of [`Array::conv2d`]: each element of (N, H, W, C) with `weight` (O, H, W, C / groups), spreads out.
@@ -101,31 +115,16 @@ impl Array {
         output_padding: [i32; 2],
         groups: i32,
     ) -> Result<Array> {
-        check("conv_transpose2d", &[stride, dilation].concat(), &[padding, output_padding].concat(), groups)?;
-        op!(
-            "conv_transpose2d",
-            mlx_conv_transpose2d(
-                self.raw(),
-                weight.raw(),
-                stride[0],
-                stride[1],
-                padding[0],
-                padding[1],
-                dilation[0],
-                dilation[1],
-                output_padding[0],
-                output_padding[1],
-                groups
-            )
-        )?
-        .zeros_if_from_empty(&[self, weight])
+        let (stride, padding, dilation) = (&stride, &padding, &dilation);
+        let geometry = transposed(weight, stride, padding, dilation, &output_padding, groups)?;
+        self.conv_general(weight, &geometry)
     }
 
     /// Convolves (N, D, H, W, C) with `weight` (O, D, H, W, C / groups), as correlation: the kernel is not flipped. `padding` is on both
     /// sides.
     ///
     /// # Errors
-    /// If ranks or channel counts do not fit, a step is below 1 or a padding negative.
+    /// If ranks or channel counts do not fit, a step is below 1, a padding negative, or no window fits in.
     pub fn conv3d(
         &self,
         weight: &Array,
@@ -134,25 +133,7 @@ impl Array {
         dilation: [i32; 3],
         groups: i32,
     ) -> Result<Array> {
-        check("conv3d", &[stride, dilation].concat(), &padding, groups)?;
-        op!(
-            "conv3d",
-            mlx_conv3d(
-                self.raw(),
-                weight.raw(),
-                stride[0],
-                stride[1],
-                stride[2],
-                padding[0],
-                padding[1],
-                padding[2],
-                dilation[0],
-                dilation[1],
-                dilation[2],
-                groups
-            )
-        )?
-        .zeros_if_from_empty(&[self, weight])
+        self.conv_general(weight, &window(&stride, &padding, &dilation, groups)?)
     }
 
     /// The transpose of [`Array::conv3d`]: each element of (N, D, H, W, C) with `weight` (O, D, H, W, C / groups), spreads out.
@@ -169,27 +150,8 @@ impl Array {
         output_padding: [i32; 3],
         groups: i32,
     ) -> Result<Array> {
-        check("conv_transpose3d", &[stride, dilation].concat(), &[padding, output_padding].concat(), groups)?;
-        op!(
-            "conv_transpose3d",
-            mlx_conv_transpose3d(
-                self.raw(),
-                weight.raw(),
-                stride[0],
-                stride[1],
-                stride[2],
-                padding[0],
-                padding[1],
-                padding[2],
-                dilation[0],
-                dilation[1],
-                dilation[2],
-                output_padding[0],
-                output_padding[1],
-                output_padding[2],
-                groups
-            )
-        )?
-        .zeros_if_from_empty(&[self, weight])
+        let (stride, padding, dilation) = (&stride, &padding, &dilation);
+        let geometry = transposed(weight, stride, padding, dilation, &output_padding, groups)?;
+        self.conv_general(weight, &geometry)
     }
 }

@@ -1,4 +1,4 @@
-//! Sorting and searching. NaN sorts last.
+//! Sorting and searching. NaN sorts last; indices of complex numbers with NaN among them are in no order.
 
 use super::op;
 use crate::error::argument;

@@ -13,7 +13,8 @@ use crate::{Array, Closure, Result};
 ///
 /// `in_axes[i]` says along which axis of input `i` the items lie (a negative one counts from the end); with `None` every
 /// item gets the whole input. The function is called once, with arrays of one item's shape whose values are not there: it
-/// must be pure and cannot evaluate them. An output that does not depend on the items is repeated.
+/// must be pure and cannot evaluate them. An output that does not depend on the items is repeated. MLX 0.32.2 mixes up the
+/// groups of a convolution whose weight alone has items: give its input the items too.
 ///
 /// ```
 /// use mlx_safe::{Array, vmap};
