@@ -212,6 +212,32 @@ impl<'g, 'a> Scopes<'g, 'a> {
         }
     }
 
+    /// The number that every element of a value is: of a constant, or of what `Expand` and `ConstantOfShape` fill with one.
+    pub fn fill(&self, place: Place) -> Option<f64> {
+        let all = |numbers: Vec<f64>| {
+            let first = *numbers.first()?;
+            numbers.iter().all(|number| *number == first).then_some(first)
+        };
+        let numbers = |tensor: &Tensor<'_>| {
+            let ints = || Some(tensor.ints()?.into_iter().map(|v| v as f64).collect());
+            all(tensor.floats().or_else(ints)?)
+        };
+        if let Some(tensor) = self.constant(place) {
+            return numbers(tensor);
+        }
+        if let Some(number) = self.scalar(place) {
+            return Some(number);
+        }
+        let maker = self.maker(place)?;
+        match (maker.node.op_type.as_str(), maker.node.attributes.get("value")) {
+            (op, _) if !maker.is(op) => None,
+            ("Expand", _) => self.fill(maker.input(0)?),
+            ("ConstantOfShape", None) => Some(0.0),
+            ("ConstantOfShape", Some(Attribute::Tensor(tensor))) => numbers(tensor),
+            _ => None,
+        }
+    }
+
     /// The axes that `maker` names by attribute `axes` or, newer, by input 1, counted from the front of `rank`; `None`
     /// where they are left out, computed, or not there.
     pub fn axes(&self, maker: &Maker<'_, '_>, rank: usize) -> Option<Vec<usize>> {
@@ -269,6 +295,22 @@ mod tests {
         assert_eq!(scopes.scalar(at(0, node)), Some(0.5));
         assert_eq!(scopes.scalar(at(0, float)), Some(7.0));
         assert_eq!(scopes.scalar(at(0, x)), None);
+    }
+
+    #[test]
+    fn fillings_are_found_however_they_are_made() {
+        let mut b = GraphBuilder::new("g", 17);
+        let even = b.initializer("even", Tensor::from_ints(&[4, 4, 4]));
+        let odd = b.initializer("odd", Tensor::from_ints(&[4, 5]));
+        let low = b.initializer("low", Tensor::scalar(f32::NEG_INFINITY));
+        let wide = b.node("Expand", &[Some(low), Some(even)]).output();
+        let zeros = b.node("ConstantOfShape", &[Some(even)]).output();
+        let ones = b.node("ConstantOfShape", &[Some(even)]).attr("value", Tensor::scalar(1.0)).output();
+        let g = b.build().unwrap();
+        let scopes = Scopes::new(&g);
+        let fill = |v| scopes.fill(at(0, v));
+        assert_eq!((fill(even), fill(odd)), (Some(4.0), None));
+        assert_eq!((fill(wide), fill(zeros), fill(ones)), (Some(f64::NEG_INFINITY), Some(0.0), Some(1.0)));
     }
 
     #[test]

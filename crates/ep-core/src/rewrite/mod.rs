@@ -5,6 +5,7 @@
 //! recurrence linear.
 
 mod affine;
+mod attention;
 mod body;
 mod contraction;
 mod draw;
@@ -48,6 +49,8 @@ pub(crate) fn kernel(operator: &'static str) -> String {
     let name = match operator {
         selective::OPERATOR => kernels_metal::selective_scan::SelectiveScan::default().kernel(),
         linear::OPERATOR => kernels_metal::linear_scan::LinearScan::default().kernel(),
+        attention::FORWARD => attention::kernel("attention"),
+        attention::BACKWARD => attention::kernel("attention_grad"),
         _ => Ok(operator.to_owned()),
     };
     name.unwrap_or_else(|_| operator.to_owned())
@@ -86,6 +89,10 @@ pub(crate) fn apply(graph: &mut Graph<'_>, rules: Rules, device: DeviceType) -> 
     }
     if rules.spelled {
         rewriter.claims = false;
+        attention::declare(graph);
+        // The pullback first: probabilities that it reads are not attention's alone.
+        rewriter.everywhere(graph, attention::pullback)?;
+        rewriter.everywhere(graph, attention::attention)?;
         rewriter.everywhere(graph, spelled::rule)?;
     }
     bodies(graph, rules, device)?;

@@ -1,0 +1,100 @@
+//! What the operators of attention read, drawn from scores and values.
+
+use onnx_graph::pattern::Scopes;
+use onnx_graph::{Attribute, Node, TensorType};
+
+use super::layout::{Frame, Operand, broadcast, times};
+use super::matrices::{Axis, Matrices};
+use super::scores::Scores;
+use crate::rewrite::sketch::{DOMAIN, Sketch, Wire};
+
+/// The inputs of an attention, drawn. What the graph multiplies is the number in front times what is drawn.
+pub(crate) struct Drawn {
+    pub(crate) frame: Frame,
+    pub(crate) q: (Wire, f64),
+    pub(crate) k: (Wire, f64),
+    pub(crate) v: (Wire, f64),
+    /// The pullback's dY.
+    pub(crate) dy: Option<(Wire, f64)>,
+    mask: Option<Wire>,
+    /// What the kernel multiplies scores by.
+    pub(crate) scale: f64,
+}
+
+/// The operands of an attention.
+pub(crate) struct Operands {
+    pub(crate) q: Operand,
+    pub(crate) k: Operand,
+    pub(crate) v: Operand,
+    pub(crate) dy: Option<Operand>,
+}
+
+impl Operands {
+    /// `v` has keys for rows, `dy` queries.
+    pub(crate) fn new(scopes: &Scopes<'_, '_>, scores: &Scores, v: &Matrices, dy: Option<&Matrices>) -> Self {
+        Self {
+            q: Operand::new(scopes, &scores.q, Axis::Row),
+            k: Operand::new(scopes, &scores.k, Axis::Col),
+            v: Operand::new(scopes, v, Axis::Row),
+            dy: dy.map(|dy| Operand::new(scopes, dy, Axis::Row)),
+        }
+    }
+
+    /// Draws what the kernel reads. Stacks that are not certainly `even` are broadcast to each other.
+    pub(crate) fn draw(
+        &self,
+        sketch: &mut Sketch<'_, '_>,
+        scopes: &Scopes<'_, '_>,
+        scores: &Scores,
+        even: bool,
+    ) -> Option<Drawn> {
+        let wanted = match scores.masks[..] {
+            [] => None,
+            _ if !even => None,
+            _ => Some(scores.mask_frame(scopes)?),
+        };
+        let all: Vec<&Operand> = [&self.q, &self.k, &self.v].into_iter().chain(&self.dy).collect();
+        let frame =
+            if even { Frame::choose(scopes, wanted, &all)? } else { Frame::as_read(scopes, &scores.q)? };
+        let mut q = frame.bring(sketch, scopes, &self.q)?;
+        for &(value, power) in &scores.scale.computed {
+            q.0 = times(sketch, q.0, value, power)?;
+        }
+        let mut k = frame.bring(sketch, scopes, &self.k)?;
+        let mut v = frame.bring(sketch, scopes, &self.v)?;
+        let mask = frame.mask(sketch, &scores.masks)?;
+        if !even {
+            // A mask of undeclared rank may have no axes for the stack.
+            let ranked = scores.masks.iter().all(|mask| scopes.rank(mask.value).is_some());
+            for wire in [Some(k.0), Some(v.0), mask.filter(|_| ranked)].into_iter().flatten() {
+                q.0 = broadcast(sketch, q.0, wire)?;
+            }
+            k.0 = broadcast(sketch, k.0, q.0)?;
+            v.0 = broadcast(sketch, v.0, q.0)?;
+        }
+        let dy = match &self.dy {
+            Some(dy) => Some(frame.bring(sketch, scopes, dy)?),
+            None => None,
+        };
+        let scale = scores.scale.number * q.1 * k.1;
+        (scale.is_finite() && scale != 0.0).then_some(Drawn { frame, q, k, v, dy, mask, scale })
+    }
+}
+
+impl Drawn {
+    /// Draws the operator. Gives the number of its node.
+    pub(crate) fn node(
+        &self,
+        sketch: &mut Sketch<'_, '_>,
+        operator: &str,
+        outputs: Vec<TensorType>,
+    ) -> usize {
+        let mut node = Node::new(operator, 1);
+        node.domain = DOMAIN.to_owned();
+        node.attributes.insert("scale".to_owned(), Attribute::Float(self.scale as f32));
+        let mut inputs = vec![Some(self.q.0), Some(self.k.0), Some(self.v.0)];
+        inputs.extend(self.dy.map(|(dy, _)| Some(dy)));
+        inputs.push(self.mask);
+        sketch.node(node, inputs, outputs)
+    }
+}

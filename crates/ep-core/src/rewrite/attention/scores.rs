@@ -1,0 +1,135 @@
+//! The scores behind a `Softmax`: scale times queries times keys, with masks added or put in place, in any order.
+
+use onnx_graph::Dim;
+use onnx_graph::pattern::{Maker, Place, Scopes};
+
+use super::factor::{Factor, multiple};
+use super::matrices::Matrices;
+use super::product::Product;
+
+/// What is at least this low stands for minus infinity: scores never come near it.
+const LOW: f64 = -1e4;
+
+/// The scores of an attention.
+#[derive(Clone, Debug)]
+pub(crate) struct Scores {
+    /// Rows are queries.
+    pub(crate) q: Matrices,
+    /// Columns are keys.
+    pub(crate) k: Matrices,
+    pub(crate) scale: Factor,
+    pub(crate) masks: Vec<Mask>,
+    /// Whether the product's stacks certainly have the same sizes.
+    pub(crate) even: bool,
+    /// Whether the stack is laid out as the product has it all the way to the softmax.
+    pub(crate) as_made: bool,
+}
+
+/// A mask, where it meets the scores.
+#[derive(Clone, Debug)]
+pub(crate) struct Mask {
+    pub(crate) value: Place,
+    pub(crate) kind: Kind,
+    /// The scores there: the mask broadcasts to them.
+    pub(crate) scores: Matrices,
+}
+
+/// What a mask does.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Kind {
+    /// It is added, times this number.
+    Added(f64),
+    /// Scores stay where it is `stays`; others become `fill`, which is low.
+    Chosen { stays: bool, fill: f64 },
+}
+
+impl Scores {
+    /// The scores that `softmax`, over the last axis, is taken of.
+    pub(crate) fn read(scopes: &Scopes<'_, '_>, softmax: &Maker<'_, '_>) -> Option<Self> {
+        let view = Matrices::plain(scopes, softmax.input(0)?)?;
+        let rank = view.axes.len() as i64;
+        // Before opset 13 all axes from this one on are taken together.
+        let default = if softmax.node.version < 13 { 1 } else { -1 };
+        let axis = softmax.int_or("axis", default)?;
+        let mut scores = Self {
+            q: view.clone(),
+            k: view.clone(),
+            scale: Factor::default(),
+            masks: Vec::new(),
+            even: false,
+            as_made: true,
+        };
+        let whole = (axis == -1 || axis == rank - 1) && scores.walk(scopes, &view, 0);
+        whole.then_some(scores)
+    }
+
+    /// Goes from `view` to the product of queries and keys. Says whether there is one; if not, `self` is as it was.
+    fn walk(&mut self, scopes: &Scopes<'_, '_>, view: &Matrices, depth: usize) -> bool {
+        self.product(scopes, view).is_some() || self.inner(scopes, view, depth).is_some()
+    }
+
+    fn product(&mut self, scopes: &Scopes<'_, '_>, view: &Matrices) -> Option<()> {
+        let product = Product::of(scopes, view)?;
+        self.scale.number *= product.alpha;
+        (self.q, self.k, self.even) = (product.left, product.right, product.even);
+        Some(())
+    }
+
+    fn inner(&mut self, scopes: &Scopes<'_, '_>, view: &Matrices, depth: usize) -> Option<()> {
+        // Far beyond what any exporter writes.
+        if depth > 32 {
+            return None;
+        }
+        if let Some(closer) = view.closer(scopes) {
+            let before = self.as_made;
+            self.as_made &= !view.regroups(scopes, &closer);
+            let found = self.walk(scopes, &closer, depth + 1);
+            self.as_made = if found { self.as_made } else { before };
+            return found.then_some(());
+        }
+        let before = self.clone();
+        if let Some(scaled) = multiple(scopes, view) {
+            self.scale.times(&scaled.by);
+            if self.walk(scopes, &scaled.view, depth + 1) {
+                return Some(());
+            }
+            *self = before;
+            return None;
+        }
+        for (inner, mask, kind) in ways(scopes, view, &self.scale)? {
+            let Some(inner) = view.beside(scopes, inner) else { continue };
+            self.masks.push(Mask { value: mask, kind, scores: view.clone() });
+            if self.walk(scopes, &inner, depth + 1) {
+                return Some(());
+            }
+            *self = before.clone();
+        }
+        None
+    }
+
+    /// The size of the stack, by axes, where masks are; `None` if there is no mask, or if they do not agree.
+    pub(crate) fn mask_frame(&self, scopes: &Scopes<'_, '_>) -> Option<Vec<Dim>> {
+        let mut frames = self.masks.iter().map(|mask| mask.scores.batch_dims(scopes));
+        let first = frames.next()??;
+        frames.all(|frame| frame.as_ref() == Some(&first)).then_some(first)
+    }
+}
+
+/// The ways in which a value can be scores and a mask, where what is made of both is multiplied by `scale` afterwards.
+fn ways(scopes: &Scopes<'_, '_>, view: &Matrices, scale: &Factor) -> Option<Vec<(Place, Place, Kind)>> {
+    let maker = scopes.maker(view.place)?;
+    if !scale.computed.is_empty() {
+        return None;
+    }
+    if maker.is("Add") {
+        let kind = Kind::Added(scale.number);
+        return Some(maker.either_way()?.into_iter().map(|(x, mask)| (x, mask, kind)).collect());
+    }
+    if maker.is("Where") {
+        let (condition, yes, no) = (maker.input(0)?, maker.input(1)?, maker.input(2)?);
+        let low = |place| scopes.fill(place).map(|fill| fill * scale.number).filter(|fill| *fill <= LOW);
+        let chosen = |x, stays, other| low(other).map(|fill| (x, condition, Kind::Chosen { stays, fill }));
+        return Some([chosen(yes, true, no), chosen(no, false, yes)].into_iter().flatten().collect());
+    }
+    None
+}

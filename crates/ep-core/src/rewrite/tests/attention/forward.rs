@@ -1,0 +1,117 @@
+//! Spellings of attention alone.
+
+use super::{FORWARD, Value, Writer, check};
+use crate::testing::E;
+
+/// Scores times 0.4, `masked` in some way, and values times probabilities.
+fn checks(masked: impl Fn(&mut Writer, &Value) -> Value) {
+    let mut w = Writer::new();
+    let [q, k, v, _] = w.inputs();
+    let k_columns = w.turned(&k);
+    let product = w.matmul(&q, &k_columns);
+    let scores = w.times(&product, 0.4);
+    let scores = masked(&mut w, &scores);
+    let p = w.softmax(&scores);
+    let y = w.matmul(&p, &v);
+    check(&w.finish(&[&y]), &[FORWARD]);
+}
+
+const SCORES: &[&str] = &["B", "H", "L", "S"];
+
+#[test]
+fn without_a_mask() {
+    checks(|_, scores| scores.clone());
+}
+
+#[test]
+fn masks_that_are_added_before_and_after_the_scale() {
+    checks(|w, scores| {
+        let bias = w.input("bias", E::Float, &["H", "L", "S"]);
+        let sum = w.like("Add", &[scores, &bias]);
+        let half = w.times(&sum, 0.5);
+        w.like("Add", &[&half, &bias])
+    });
+}
+
+/// Rows that see nothing are even.
+#[test]
+fn low_numbers_in_place_of_scores() {
+    for low in [-3.4e38, -1e9] {
+        checks(|w, scores| {
+            let (blind, low) = (w.input("blind", E::Bool, &["B", "1", "L", "S"]), w.number(low));
+            let bias = w.input("bias", E::Float, &["H", "L", "S"]);
+            let sum = w.like("Add", &[scores, &bias]);
+            w.op("Where", &[&blind, &sum, &low], SCORES)
+        });
+        checks(|w, scores| {
+            let (blind, low) = (w.input("blind", E::Bool, &["B", "1", "L", "S"]), w.number(low));
+            w.op("Where", &[&blind, scores, &low], SCORES)
+        });
+    }
+}
+
+#[test]
+fn rows_that_are_no_numbers_are_guarded() {
+    let mut w = Writer::new();
+    let [q, k, v, _] = w.inputs();
+    let blind = w.input("blind", E::Bool, &["B", "1", "L", "S"]);
+    let (low, zero) = (w.number(f32::NEG_INFINITY), w.number(0.0));
+    let k_columns = w.turned(&k);
+    let scores = w.matmul(&q, &k_columns);
+    let scores = w.op("Where", &[&blind, &scores, &low], SCORES);
+    let p = w.softmax(&scores);
+    let bad = w.node("IsNaN", &[&p], &[], SCORES, E::Bool);
+    let p = w.op("Where", &[&bad, &zero, &p], SCORES);
+    let y = w.matmul(&p, &v);
+    check(&w.finish(&[&y]), &[FORWARD]);
+}
+
+/// What is declared does not say that sizes are the same.
+#[test]
+fn sizes_that_nothing_is_known_of() {
+    let mut w = Writer::new();
+    let names = |n: [&'static str; 4]| n;
+    let q = w.input("q", E::Float, &names(["b1", "h1", "l", "e"]));
+    let k = w.input("k", E::Float, &names(["b2", "h2", "s", "e"]));
+    let v = w.input("v", E::Float, &names(["b3", "h3", "s", "d"]));
+    let k_columns = w.turned(&k);
+    let product = w.matmul(&q, &k_columns);
+    let p = w.softmax(&product);
+    let y = w.matmul(&p, &v);
+    let graph = w.finish(&[&y]);
+    check(&graph, &[FORWARD]);
+    // Nor are they: one of each is shared by all.
+    let one = |name, dims: [usize; 4]| (name, crate::testing::uniform(E::Float, dims, -1.0, 1.0));
+    for [q, k, v] in [[2, 1, 1], [1, 3, 1], [1, 1, 3], [1, 4, 4]] {
+        let inputs = [one("q", [q, 2, 5, 4]), one("k", [k, 1, 6, 4]), one("v", [v, 2, 6, 3])];
+        crate::testing::graphs::agrees(&graph, super::OPSET, &inputs);
+    }
+}
+
+/// A mask of sizes that are computed hides how many axes the scores have.
+#[test]
+fn ranks_that_nobody_declares() {
+    let mut w = Writer::new();
+    let [q, k, v, _] = w.inputs();
+    let bias = w.input("bias", E::Float, &["H", "L", "S"]);
+    let shape = w.b.node("Shape", &[Some(bias.id)]).output();
+    w.b.declare(shape, E::Int64, &["n".into()]);
+    let open = |w: &mut Writer, op: &str, inputs: &[&Value]| {
+        let inputs: Vec<_> = inputs.iter().map(|v| Some(v.id)).collect();
+        Value { id: w.b.node(op, &inputs).output(), ..scores_like() }
+    };
+    let shape = Value { id: shape, dims: Vec::new(), element: E::Int64 };
+    let mask = open(&mut w, "Expand", &[&bias, &shape]);
+    let k_columns = w.turned(&k);
+    let product = w.matmul(&q, &k_columns);
+    let scores = open(&mut w, "Add", &[&product, &mask]);
+    let p = open(&mut w, "Softmax", &[&scores]);
+    let y = open(&mut w, "MatMul", &[&p, &v]);
+    let y = w.transposed(&y, &[0, 2, 1, 3]);
+    let graph = crate::testing::graphs::floats_by_default(w.finish(&[&y]));
+    check(&graph, &[FORWARD]);
+}
+
+fn scores_like() -> Value {
+    Value { id: onnx_graph::ValueId(0), dims: SCORES.to_vec(), element: E::Float }
+}
