@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use mlx_safe::{Block, Device};
+use mlx_safe::{Block, Device, DeviceType};
 use onnx_graph::{Cluster, Graph, Membership, Node, NodeId};
 
 use crate::cluster::ClusterProgram;
@@ -12,7 +12,7 @@ use crate::rewrite::{self, Fused, Rules};
 use crate::worker::{Remote, Worker};
 use crate::{
     ClaimPolicy, Claims, CompileChoice, Decline, DeviceChoice, Error, Fusion, NodeRef, Options,
-    RewriteChoice, SelectiveScanChoice, policy, registry,
+    RewriteChoice, SelectiveScanChoice, policy, precision, registry,
 };
 
 /// One session's device and policy. Cheap to clone.
@@ -30,7 +30,7 @@ impl Engine {
     /// Chooses the device and starts its worker thread if this is the first use.
     ///
     /// # Errors
-    /// If the device that was asked for is not there.
+    /// If the device that was asked for is not there, or an earlier session on a GPU asked for another precision.
     pub fn new(options: &Options) -> Result<Self, Error> {
         let device = choose(options.device)?;
         let rules = Rules {
@@ -38,6 +38,9 @@ impl Engine {
             spelled: options.rewrite == RewriteChoice::Auto,
         };
         let room = (options.compile == CompileChoice::Auto).then_some(options.cache);
+        if device.kind == DeviceType::Gpu {
+            precision::agree(options.precision)?;
+        }
         let worker = Worker::of(device)?;
         if let Some(bytes) = options.memory_cache {
             worker.run(|| mlx_safe::memory::set_cache_limit(bytes))??;

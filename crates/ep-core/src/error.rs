@@ -4,6 +4,8 @@ use std::fmt;
 
 use onnx_graph::ElementType;
 
+use crate::Precision;
+
 /// Why a node stays with ONNX Runtime: a class for statistics and a sentence for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decline {
@@ -132,6 +134,17 @@ pub enum Error {
         wanted: &'static str,
         /// What to do.
         hint: &'static str,
+    },
+    /// Sessions of one process ask for different precisions.
+    #[error(
+        "precision={wanted} cannot be had: an earlier session of this process runs with precision={agreed}, and MLX asks once. \
+         Give both sessions the same, or each a process of its own"
+    )]
+    Precision {
+        /// What this session asks for.
+        wanted: Precision,
+        /// What the earlier one asked for.
+        agreed: Precision,
     },
     /// An input does not fit the program.
     #[error("input {index}: {detail}")]

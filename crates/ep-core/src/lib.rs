@@ -23,6 +23,7 @@ mod op;
 mod ops;
 mod options;
 mod policy;
+mod precision;
 mod program;
 pub mod registry;
 mod rewrite;
@@ -40,5 +41,6 @@ pub use io::{Elements, OutputSink, Ran, TensorView, Traffic};
 pub use mlx_safe::Block;
 pub use op::ShapeMode;
 pub use options::{
-    ClaimPolicy, CompileChoice, DeviceChoice, OptionError, Options, RewriteChoice, SelectiveScanChoice,
+    ClaimPolicy, CompileChoice, DeviceChoice, OptionError, Options, Precision, RewriteChoice,
+    SelectiveScanChoice,
 };

@@ -3,6 +3,7 @@
 //! Session options come first; an environment variable `ORT_MLX_<NAME>` overrides them, for people who cannot change the
 //! program. An empty one counts as unset.
 
+use std::fmt;
 use std::path::PathBuf;
 
 /// Which device runs the claimed nodes.
@@ -59,6 +60,26 @@ pub enum RewriteChoice {
     Off,
 }
 
+/// How exact products of float32 are on a GPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Precision {
+    /// As float32 is, unless the user's own `MLX_ENABLE_TF32` says otherwise.
+    #[default]
+    Float32,
+    /// Factors may be rounded to TF32 (10 bits of mantissa), where the GPU is faster with it.
+    Tf32,
+}
+
+/// As the option has it.
+impl fmt::Display for Precision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Float32 => "float32",
+            Self::Tf32 => "tf32",
+        })
+    }
+}
+
 /// The options of one session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
@@ -70,6 +91,8 @@ pub struct Options {
     pub selective_scan: SelectiveScanChoice,
     /// Option `rewrite`.
     pub rewrite: RewriteChoice,
+    /// Option `precision`, for the whole process.
+    pub precision: Precision,
     /// Option `compile`.
     pub compile: CompileChoice,
     /// Option `cache`: for how many shapes of its inputs a cluster is kept recorded.
@@ -87,6 +110,7 @@ impl Default for Options {
             claim: ClaimPolicy::default(),
             selective_scan: SelectiveScanChoice::default(),
             rewrite: RewriteChoice::default(),
+            precision: Precision::default(),
             compile: CompileChoice::default(),
             cache: 16,
             memory_cache: None,
@@ -170,6 +194,18 @@ const DECLARATIONS: &[Declaration] = &[
             options.rewrite = match value {
                 "auto" => RewriteChoice::Auto,
                 "off" => RewriteChoice::Off,
+                _ => return None,
+            };
+            Some(())
+        },
+    },
+    Declaration {
+        name: "precision",
+        values: "float32 or tf32",
+        set: |options, value| {
+            options.precision = match value {
+                "float32" => Precision::Float32,
+                "tf32" => Precision::Tf32,
                 _ => return None,
             };
             Some(())
@@ -282,7 +318,14 @@ mod tests {
         assert!(parse(&[("rewrite", "on")], &[]).unwrap_err().to_string().contains("'on'"));
         let scan = parse(&[("selective_scan", "on")], &[]).unwrap_err().to_string();
         assert!(scan.contains("'on'") && scan.contains("auto or off"), "{scan}");
-        for (key, value) in [("compile", "on"), ("cache", "0"), ("cache", "-1"), ("memory_cache", "1.5")] {
+        assert_eq!(parse(&[("precision", "tf32")], &[]).unwrap().precision, Precision::Tf32);
+        for (key, value) in [
+            ("precision", "half"),
+            ("compile", "on"),
+            ("cache", "0"),
+            ("cache", "-1"),
+            ("memory_cache", "1.5"),
+        ] {
             let error = parse(&[(key, value)], &[]).unwrap_err().to_string();
             assert!(error.contains(&format!("'{value}'")) && error.contains("it takes "), "{error}");
         }

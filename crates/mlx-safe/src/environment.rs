@@ -15,9 +15,19 @@ const DEFAULTS: [(&str, &str); 2] = [
 pub fn set_defaults() {
     for (name, value) in DEFAULTS {
         if std::env::var_os(name).is_none() {
-            // SAFETY: Rust's readers are kept out by the standard library's lock; C code that reads the environment at
-            // this very moment is the one danger, and callers are told to come here at start-up.
-            unsafe { std::env::set_var(name, value) };
+            set(name, value);
         }
     }
+}
+
+/// Lets MLX round the factors of float32 products to TF32 on a GPU that is faster with it, whatever the environment said.
+/// MLX reads this once, at the first such product of the process: call this before.
+pub fn allow_tf32() {
+    set("MLX_ENABLE_TF32", "1");
+}
+
+fn set(name: &str, value: &str) {
+    // SAFETY: Rust's readers are kept out by the standard library's lock; C code that reads the environment at this very
+    // moment is the one danger, and callers are told to come here at start-up.
+    unsafe { std::env::set_var(name, value) };
 }
