@@ -64,9 +64,11 @@ impl Error {
             Self::Core(ep_core::Error::Node {
                 source: LowerError::Invalid(_) | LowerError::Mlx(_), ..
             })
-            | Self::Core(ep_core::Error::Input { .. } | ep_core::Error::Device { .. }) => {
-                OrtErrorCode::ORT_INVALID_ARGUMENT
-            }
+            | Self::Core(
+                ep_core::Error::Input { .. }
+                | ep_core::Error::Device { .. }
+                | ep_core::Error::Precision { .. },
+            ) => OrtErrorCode::ORT_INVALID_ARGUMENT,
             // Not `ORT_EP_FAIL`: Python's onnxruntime takes that for a reason to go on without us, for good.
             Self::Ort(_) | Self::Core(_) | Self::Bug(_) => OrtErrorCode::ORT_RUNTIME_EXCEPTION,
         }
