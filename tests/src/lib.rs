@@ -1,5 +1,7 @@
 //! What the end-to-end tests share: a stock ONNX Runtime with the plugin registered, and sessions on it.
 
+pub mod lora;
+
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::OnceLock;
@@ -11,14 +13,15 @@ use ort::session::Session;
 /// The provider's name.
 pub const EP_NAME: &str = "MLXExecutionProvider";
 
-/// The plugin that cargo built beside the running test, or the one that `ORT_MLX_LIBRARY` names.
+/// The plugin that cargo built beside the running test or for the running example, or the one that `ORT_MLX_LIBRARY` names.
 pub fn library() -> PathBuf {
     if let Some(path) = std::env::var_os("ORT_MLX_LIBRARY") {
         return path.into();
     }
     let name = format!("{}onnxruntime_mlx_ep{}", std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX);
-    let test = std::env::current_exe().expect("a running test has a path");
-    test.with_file_name(name)
+    let program = std::env::current_exe().expect("a running program has a path");
+    let beside = program.with_file_name(&name);
+    if beside.exists() { beside } else { program.with_file_name("../deps").join(name) }
 }
 
 /// ONNX Runtime as `cargo xtask deps` fetched it, with the plugin registered once.

@@ -22,6 +22,11 @@ const WEIGHTS: usize = 6;
 const ADAPTERS: usize = 4;
 
 fn main() -> Result<()> {
+    fine_tune(std::env::args().nth(1).as_deref())
+}
+
+/// Trains all weights, then adapters; saves to `file`.
+pub fn fine_tune(file: Option<&str>) -> Result<()> {
     let characters = characters();
     let mut weights = weights(characters.len() as i32)?;
     let mut adapters = adapters()?;
@@ -36,8 +41,8 @@ fn main() -> Result<()> {
     println!("the adapters take the loss on the second text from {start:.3} to {end:.3}");
     assert!(end < 0.5 * start, "the adapters learned nothing");
 
-    if let Some(path) = std::env::args().nth(1) {
-        save(&path, &frozen, &before, &adapters, &second, &losses)?;
+    if let Some(path) = file {
+        save(path, &frozen, &before, &adapters, &second, &losses)?;
     }
     Ok(())
 }
