@@ -41,7 +41,7 @@ impl Compiler {
             }
         }
         let inputs = graph.inputs().iter().copied().chain(graph.outer_values()).map(|v| v.0).collect();
-        Ok(Program::new(steps, constants, inputs, outputs, graph.value_count()))
+        Program::new(steps, constants, inputs, outputs, graph.value_count()).precomputed()
     }
 
     fn step(&self, graph: &Graph<'_>, id: NodeId) -> Result<Step, Error> {

@@ -24,6 +24,7 @@ mod ops;
 mod options;
 mod policy;
 mod precision;
+mod precompute;
 mod program;
 pub mod registry;
 mod rewrite;

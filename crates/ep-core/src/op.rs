@@ -91,6 +91,10 @@ pub(crate) trait AnyOp {
     fn fold_inputs(&self) -> usize {
         usize::MAX
     }
+    /// Whether it runs bodies, for as long as they say.
+    fn has_bodies(&self) -> bool {
+        false
+    }
 }
 
 impl<T: Op> AnyOp for T {

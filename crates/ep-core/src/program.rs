@@ -63,7 +63,12 @@ impl Step {
         Self { op, label: Rc::new(label), inputs, outputs, wanted, frees: Vec::new() }
     }
 
-    fn execute(&self, values: &[Option<Value>], run: &mut Run) -> Result<Vec<Option<Value>>, LowerError> {
+    /// The outputs from values by slot.
+    pub(crate) fn execute(
+        &self,
+        values: &[Option<Value>],
+        run: &mut Run,
+    ) -> Result<Vec<Option<Value>>, LowerError> {
         let inputs: Vec<Option<Value>> = self.inputs.iter().map(|slot| values[(*slot)?].clone()).collect();
         let Some(folded) = self.fold(&inputs)? else { return self.lower(&inputs, run) };
         let origins = Origins::union(self.folded(&inputs).iter().flatten().map(Value::origins));
@@ -189,6 +194,38 @@ impl Program {
         }
         let missing = || Error::Bug("an output was never made".into());
         self.outputs.iter().map(|&slot| values[slot].clone().ok_or_else(missing)).collect()
+    }
+
+    /// Takes out the steps for which `compute` gives outputs, asked in order with the constants so far; these outputs are
+    /// constants from then on. Constants that no step reads any more go.
+    pub(crate) fn with_constants(
+        mut self,
+        compute: impl Fn(&Step, &[Option<Value>]) -> Option<Vec<Option<Value>>>,
+    ) -> Self {
+        let mut values = vec![None; self.slots];
+        for (slot, value) in self.constants.drain(..) {
+            values[slot] = Some(value);
+        }
+        let mut steps = Vec::with_capacity(self.steps.len());
+        for step in self.steps {
+            match compute(&step, &values) {
+                None => steps.push(step),
+                Some(outputs) => {
+                    for (slot, output) in step.outputs.iter().zip(outputs) {
+                        if let (Some(slot), Some(output)) = (slot, output) {
+                            values[*slot] = Some(output);
+                        }
+                    }
+                }
+            }
+        }
+        let mut read: Vec<Slot> =
+            steps.iter().flat_map(|step| step.inputs.iter().flatten()).copied().collect();
+        read.extend(&self.outputs);
+        read.sort_unstable();
+        read.dedup();
+        let constants = read.into_iter().filter_map(|slot| Some((slot, values[slot].take()?))).collect();
+        Self::new(steps, constants, self.inputs, self.outputs, self.slots)
     }
 
     /// The steps, in order.

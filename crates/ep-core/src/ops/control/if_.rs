@@ -43,6 +43,10 @@ impl BodyOp for If {
 }
 
 impl AnyOp for Branches {
+    fn has_bodies(&self) -> bool {
+        true
+    }
+
     fn shape_mode(&self) -> ShapeMode {
         ShapeMode::Keyed("the condition chooses a branch")
     }

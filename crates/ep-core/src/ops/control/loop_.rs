@@ -68,6 +68,10 @@ impl BodyOp for Loop {
 }
 
 impl AnyOp for Iteration {
+    fn has_bodies(&self) -> bool {
+        true
+    }
+
     fn shape_mode(&self) -> ShapeMode {
         ShapeMode::Keyed("values decide how often the body runs")
     }

@@ -105,6 +105,10 @@ fn ways(
 }
 
 impl AnyOp for CompiledScan {
+    fn has_bodies(&self) -> bool {
+        true
+    }
+
     fn shape_mode(&self) -> ShapeMode {
         ShapeMode::Keyed("the sizes of the scan inputs decide how often the body runs")
     }

@@ -2,7 +2,7 @@
 
 use crate::op::Entry;
 
-mod bounds;
+pub(crate) mod bounds;
 mod gather;
 mod gather_nd;
 mod scatter;

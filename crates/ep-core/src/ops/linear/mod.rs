@@ -1,4 +1,4 @@
-//! Products of matrices, and attention.
+//! Products of matrices, attention, and the embedding of positions for it.
 
 use crate::op::Entry;
 
@@ -8,6 +8,7 @@ mod gemm;
 mod matmul;
 mod matmul_integer;
 mod product;
+mod rotary;
 mod scaled_dot_product;
 
 /// Every operator of this family.
@@ -17,6 +18,8 @@ pub(crate) static OPS: &[Entry] = &[
     Entry::of::<gemm::Gemm>(),
     Entry::of::<matmul::MatMul>(),
     Entry::of::<matmul_integer::MatMulInteger>(),
+    Entry::of::<rotary::Rotary>(),
+    Entry::of::<rotary::RotaryEmbedding>(),
     Entry::of::<scaled_dot_product::ScaledDotProductAttention>(),
     Entry::of::<scaled_dot_product::ScaledDotProductAttentionGrad>(),
 ];

@@ -7,6 +7,7 @@ mod norm;
 mod operands;
 mod polynomial;
 mod roots;
+mod rotary;
 #[cfg(test)]
 mod tests;
 
@@ -23,6 +24,7 @@ pub(super) fn rule<'a>(graph: &Graph<'a>, id: NodeId) -> Option<Replacement<'a>>
     match node.op_type.as_str() {
         "Sqrt" | "Pow" => norm::rule(graph, id),
         "Erf" | "Tanh" | "Sigmoid" => gelu::rule(graph, id),
+        "Concat" => rotary::rule(graph, id),
         _ => None,
     }
 }

@@ -2,6 +2,7 @@
 
 mod gelus;
 mod norms;
+mod rotaries;
 
 use onnx_graph::Tensor;
 
