@@ -70,7 +70,7 @@ pub(crate) fn convolve(
         let (x, w) = (x.astype(work)?, w.astype(work)?);
         match choose(device, axes, c, groups) {
             Way::Product => product(&x, &w, axes, &shape)?,
-            Way::Native => native(&x, &w, axes, groups)?,
+            Way::Native => return Ok(native(&x, &w, bias, axes, groups)?.astype(dtype)?),
             Way::Taps => taps(&x, &w, axes, &shape)?,
             Way::Columns => columns(&x, &w, axes, groups, &shape)?,
         }
@@ -90,7 +90,13 @@ fn product(x: &Array, w: &Array, axes: &[Axis], shape: &[i32]) -> Result<Array, 
     Ok(y.reshape(shape)?)
 }
 
-fn native(x: &Array, w: &Array, axes: &[Axis], groups: i32) -> Result<Array, LowerError> {
+fn native(
+    x: &Array,
+    w: &Array,
+    bias: Option<&Array>,
+    axes: &[Axis],
+    groups: i32,
+) -> Result<Array, LowerError> {
     // MLX cuts negative padding before it spreads, and a negative tail is what strides leave over.
     let cut = axes.iter().any(|a| a.low < 0 || a.tail() < 0);
     let (x, low, high, spread) = if cut {
@@ -126,6 +132,12 @@ fn native(x: &Array, w: &Array, axes: &[Axis], groups: i32) -> Result<Array, Low
         concatenate(&parts?, -1)?
     } else {
         x.conv_general(&w, &geometry)?
+    };
+    // With channels last: added to the transposed view, MLX would write the sum with channels first, and the next
+    // convolution would have to bring them back.
+    let y = match bias {
+        Some(bias) => y.add(&bias.astype(y.dtype())?)?,
+        None => y,
     };
     Ok(y.transpose(&first)?)
 }
@@ -214,7 +226,7 @@ mod tests {
                 wave(&[8, 4 / groups].into_iter().chain(axes.iter().map(|a| a.kernel)).collect::<Vec<_>>());
             let shape: Vec<i32> = [2, 8].into_iter().chain(axes.iter().map(|a| a.output)).collect();
             let expected = columns(&x, &w, axes, *groups, &shape).unwrap();
-            agree(&native(&x, &w, axes, *groups).unwrap(), &expected);
+            agree(&native(&x, &w, None, axes, *groups).unwrap(), &expected);
             if *groups == 4 {
                 agree(&taps(&x, &w, axes, &shape).unwrap(), &expected);
             }

@@ -2,6 +2,7 @@
 //!
 //! These rules claim nothing: they apply inside a cluster, to nodes that are taken anyway.
 
+mod conv;
 mod gelu;
 mod norm;
 mod operands;
@@ -24,6 +25,7 @@ pub(super) fn rule<'a>(graph: &Graph<'a>, id: NodeId) -> Option<Replacement<'a>>
     match node.op_type.as_str() {
         "Sqrt" | "Pow" => norm::rule(graph, id),
         "Erf" | "Tanh" | "Sigmoid" => gelu::rule(graph, id),
+        "BatchNormalization" | "Mul" | "Add" | "Sub" => conv::rule(graph, id),
         "Concat" => rotary::rule(graph, id),
         _ => None,
     }

@@ -31,6 +31,22 @@ fn dims_at(scopes: &Scopes<'_, '_>, place: Place, depth: usize) -> Option<Vec<us
     Some(dims)
 }
 
+/// Whether a value is computed from constants alone.
+pub(super) fn is_fixed(scopes: &Scopes<'_, '_>, place: Place) -> bool {
+    fixed_at(scopes, place, 12)
+}
+
+fn fixed_at(scopes: &Scopes<'_, '_>, place: Place, depth: usize) -> bool {
+    if scopes.constant(place).is_some() {
+        return true;
+    }
+    let Some(maker) = scopes.maker(place).filter(|_| depth > 0) else { return false };
+    let mut inputs = (0..maker.node.inputs().len()).map(|i| maker.input(i));
+    inputs.len() > 0
+        && maker.node.bodies().next().is_none()
+        && inputs.all(|input| input.is_none_or(|input| fixed_at(scopes, input, depth - 1)))
+}
+
 /// What sums, products and powers of numbers and of one value are made of: the value itself first, then what it is
 /// computed from, nearest first.
 pub(super) fn operands(scopes: &Scopes<'_, '_>, place: Place) -> Vec<Place> {
