@@ -154,11 +154,23 @@ int ortmlx_record(
     const mlx_vector_array inputs,
     const mlx_vector_array outputs);
 
-/* Adds the same operations to the lazy graph, of other inputs of the same shapes and types. */
+/* The same of a function of them, right for inputs of other sizes. It fails where MLX's compiler is not available, and if
+   an operation cannot tell the shapes of its outputs. */
+int ortmlx_record_shapeless(
+    ortmlx_recording* res,
+    const mlx_closure function,
+    const mlx_vector_array inputs,
+    bool fuse);
+
+/* Adds the same operations to the lazy graph, of other inputs of the same shapes (without shapes: of the same ranks) and
+   types. */
 int ortmlx_recording_replay(
     mlx_vector_array* res,
     const ortmlx_recording recording,
     const mlx_vector_array inputs);
+
+/* The sizes that the dimensions of its constants have, each once: writes up to `room` and returns their number. */
+size_t ortmlx_recording_sizes(const ortmlx_recording recording, int* sizes, size_t room);
 
 /* The number of operations, and how many follow one another at most. */
 size_t ortmlx_recording_size(const ortmlx_recording recording);

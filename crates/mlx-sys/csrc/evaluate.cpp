@@ -92,6 +92,10 @@ void check_sizes_carried_along(const mx::array& a, std::string_view name) {
     fits(a.shape(), in[0].shape());
   } else if (name == "DynamicSliceUpdate") {
     fits(in[1].shape(), in[0].shape());
+  } else if (name == "Matmul" || name == "AddMM") {
+    if (in[0].shape(-1) != in[1].shape(-2)) {
+      refuse(a, "the inner sizes of a product differ");
+    }
   } else if ((name == "Reshape" || name == "Flatten" || name == "Unflatten") && a.size() != in[0].size()) {
     refuse(a, "the array has another number of elements");
   }

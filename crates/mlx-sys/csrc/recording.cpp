@@ -1,7 +1,10 @@
 // A graph without its arrays: what a function of arrays did, to be done again with others.
 #include <algorithm>
 #include <cstdint>
+#include <cstdlib>
+#include <functional>
 #include <memory>
+#include <set>
 #include <sstream>
 #include <stdexcept>
 #include <unordered_map>
@@ -30,7 +33,8 @@ bool is_computed(const mx::array& a) {
 
 class Recording {
  public:
-  Recording(const std::vector<mx::array>& inputs, const std::vector<mx::array>& outputs) {
+  Recording(const std::vector<mx::array>& inputs, const std::vector<mx::array>& outputs, bool shapeless)
+      : shapeless_(shapeless) {
     for (const auto& in : inputs) {
       place(in);
       specs_.push_back({in.shape(), in.dtype()});
@@ -59,15 +63,14 @@ class Recording {
       for (auto slot : node.inputs) {
         of.push_back(values[slot]);
       }
+      auto shapes = shapes_of(node, of);
       if (node.outputs.size() == 1) {
-        const auto& [shape, dtype] = node.outputs.front();
-        values.emplace_back(shape, dtype, node.primitive, std::move(of));
+        values.emplace_back(
+            std::move(shapes.front()), node.outputs.front().second, node.primitive, std::move(of));
         continue;
       }
-      std::vector<mx::Shape> shapes;
       std::vector<mx::Dtype> dtypes;
       for (const auto& [shape, dtype] : node.outputs) {
-        shapes.push_back(shape);
         dtypes.push_back(dtype);
       }
       for (auto& made : mx::array::make_arrays(std::move(shapes), dtypes, node.primitive, of)) {
@@ -80,6 +83,14 @@ class Recording {
       outputs.push_back(values[slot]);
     }
     return outputs;
+  }
+
+  std::set<int> sizes() const {
+    std::set<int> all;
+    for (const auto& leaf : leaves_) {
+      all.insert(leaf.shape().begin(), leaf.shape().end());
+    }
+    return all;
   }
 
   size_t size() const {
@@ -99,6 +110,21 @@ class Recording {
     std::vector<uint32_t> inputs;
     std::vector<Spec> outputs;
   };
+
+  std::vector<mx::Shape> shapes_of(const Node& node, const std::vector<mx::array>& inputs) const {
+    if (shapeless_) {
+      auto shapes = node.primitive->output_shapes(inputs);
+      if (shapes.size() != node.outputs.size()) {
+        throw std::runtime_error("[replay] an operation does not tell the shapes of its outputs");
+      }
+      return shapes;
+    }
+    std::vector<mx::Shape> shapes;
+    for (const auto& [shape, dtype] : node.outputs) {
+      shapes.push_back(shape);
+    }
+    return shapes;
+  }
 
   void place(const mx::array& a) {
     slots_.emplace(a.id(), count_++);
@@ -156,7 +182,9 @@ class Recording {
   void check(const std::vector<mx::array>& inputs) const {
     bool fits = inputs.size() == specs_.size();
     for (size_t i = 0; fits && i < inputs.size(); ++i) {
-      fits = inputs[i].shape() == specs_[i].first && inputs[i].dtype() == specs_[i].second;
+      const auto& [shape, dtype] = specs_[i];
+      fits = inputs[i].dtype() == dtype &&
+          (shapeless_ ? inputs[i].ndim() == shape.size() : inputs[i].shape() == shape);
     }
     if (!fits) {
       std::ostringstream text;
@@ -168,6 +196,7 @@ class Recording {
     }
   }
 
+  bool shapeless_;
   std::vector<Spec> specs_;
   std::vector<mx::array> leaves_;
   std::vector<Node> nodes_;
@@ -178,6 +207,47 @@ class Recording {
   std::unordered_map<std::uintptr_t, uint32_t> slots_;
   std::unordered_map<std::uintptr_t, size_t> depths_;
 };
+
+// Keeps MLX from fusing while it is about: a setting of the process, so that what other threads trace meanwhile is not
+// fused either.
+class Unfused {
+ public:
+  explicit Unfused(bool needed) : needed_(needed) {
+    if (needed_) {
+      mx::set_compile_mode(mx::CompileMode::no_fuse);
+    }
+  }
+  ~Unfused() {
+    if (needed_) {
+      mx::set_compile_mode(mx::CompileMode::enabled);
+    }
+  }
+  Unfused(const Unfused&) = delete;
+  Unfused& operator=(const Unfused&) = delete;
+
+ private:
+  bool needed_;
+};
+
+// What `function` makes of placeholders, with operations that can infer shapes: MLX makes those only while it compiles.
+std::vector<mx::array> traced_without_shapes(
+    const std::function<std::vector<mx::array>(const std::vector<mx::array>&)>& function,
+    const std::vector<mx::array>& placeholders,
+    bool fuse) {
+  bool traced = std::getenv("MLX_DISABLE_COMPILE") == nullptr;
+  if (traced) {
+    Unfused unfused(!fuse);
+    auto watched = [&](const std::vector<mx::array>& inputs) {
+      traced = !inputs.empty() && inputs.front().is_tracer();
+      return traced ? function(inputs) : std::vector<mx::array>{};
+    };
+    auto outputs = mx::compile(watched, true)(placeholders);
+    if (traced) {
+      return outputs;
+    }
+  }
+  throw std::runtime_error("[record] MLX's compiler is not available here");
+}
 
 const Recording& recorded(ortmlx_recording recording) {
   return *static_cast<const Recording*>(recording.ctx);
@@ -212,7 +282,23 @@ extern "C" int ortmlx_record(
     const mlx_vector_array inputs,
     const mlx_vector_array outputs) {
   try {
-    res->ctx = new Recording(mlx_vector_array_get_(inputs), mlx_vector_array_get_(outputs));
+    res->ctx = new Recording(mlx_vector_array_get_(inputs), mlx_vector_array_get_(outputs), false);
+    return 0;
+  } catch (std::exception& e) {
+    mlx_error(e.what());
+    return 1;
+  }
+}
+
+extern "C" int ortmlx_record_shapeless(
+    ortmlx_recording* res,
+    const mlx_closure function,
+    const mlx_vector_array inputs,
+    bool fuse) {
+  try {
+    const auto& placeholders = mlx_vector_array_get_(inputs);
+    auto outputs = traced_without_shapes(mlx_closure_get_(function), placeholders, fuse);
+    res->ctx = new Recording(placeholders, outputs, true);
     return 0;
   } catch (std::exception& e) {
     mlx_error(e.what());
@@ -231,6 +317,12 @@ extern "C" int ortmlx_recording_replay(
     mlx_error(e.what());
     return 1;
   }
+}
+
+extern "C" size_t ortmlx_recording_sizes(const ortmlx_recording recording, int* sizes, size_t room) {
+  auto all = recorded(recording).sizes();
+  std::copy_n(all.begin(), std::min(room, all.size()), sizes);
+  return all.size();
 }
 
 extern "C" size_t ortmlx_recording_size(const ortmlx_recording recording) {

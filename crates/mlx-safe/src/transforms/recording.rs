@@ -3,7 +3,7 @@
 use mlx_sys as sys;
 
 use super::compile::compile;
-use crate::error::{check, install_handler};
+use crate::error::{argument, check, install_handler};
 use crate::handle::VectorArray;
 use crate::{Array, Closure, Result, Spec};
 
@@ -24,6 +24,8 @@ use crate::{Array, Closure, Result, Spec};
 pub struct Recording {
     raw: sys::ortmlx_recording,
     inputs: Vec<Spec>,
+    /// Whether inputs may have other sizes, except for these.
+    fixed: Option<Vec<i32>>,
 }
 
 /// Chains of operations beyond this are not fused: MLX walks along them by recursion.
@@ -44,7 +46,69 @@ impl Recording {
             // SAFETY: both vectors are live, and `raw` is empty.
             unsafe { sys::ortmlx_record(&mut raw, from.raw(), to.raw()) }
         })?;
-        Ok(Self { raw, inputs: inputs.to_vec() })
+        Ok(Self { raw, inputs: inputs.to_vec(), fixed: None })
+    }
+
+    /// The same for inputs of other sizes too, of the given ranks and types: shapes are inferred at every replay. Sizes that
+    /// are equal in `inputs` stay equal and those that differ stay different; 0, 1 and the sizes of constants stay what they
+    /// are. So whatever compares sizes goes the same way.
+    ///
+    /// The function must not look at sizes but to compare them. With `fuse` as [`Recording::fused`].
+    ///
+    /// # Errors
+    /// As [`Recording::new`]; if MLX cannot infer the shapes of an operation; on a CPU also where there is no `g++`, which MLX
+    /// asks for before it lets operations infer shapes. It is not run.
+    pub fn shapeless(
+        inputs: &[Spec],
+        fuse: bool,
+        function: &dyn Fn(&[Array]) -> Result<Vec<Array>>,
+    ) -> Result<Self> {
+        let placeholders = inputs.iter().map(placeholder).collect::<Result<Vec<_>>>()?;
+        let from = VectorArray::from_arrays(&placeholders)?;
+        let mut raw = sys::ortmlx_recording { ctx: std::ptr::null_mut() };
+        Closure::scoped(function, |closure| {
+            check("record", || {
+                // SAFETY: closure and vector are live, and `raw` is empty.
+                unsafe { sys::ortmlx_record_shapeless(&mut raw, closure.raw(), from.raw(), fuse) }
+            })
+        })?;
+        let mut recording = Self { raw, inputs: inputs.to_vec(), fixed: None };
+        recording.fixed = Some(recording.sizes());
+        Ok(recording)
+    }
+
+    /// The sizes of constants, and 0 and 1, which broadcasting looks at.
+    fn sizes(&self) -> Vec<i32> {
+        // SAFETY: the recording is live; nothing is written.
+        let count = unsafe { sys::ortmlx_recording_sizes(self.raw, std::ptr::null_mut(), 0) };
+        let mut sizes = vec![0; count];
+        // SAFETY: the recording is live, and there is room for `count` sizes.
+        unsafe { sys::ortmlx_recording_sizes(self.raw, sizes.as_mut_ptr(), count) };
+        sizes.extend([0, 1]);
+        sizes
+    }
+
+    /// Whether the recording is right for inputs of these shapes and types.
+    pub fn fits(&self, inputs: &[Spec]) -> bool {
+        let Some(fixed) = &self.fixed else { return self.inputs == inputs };
+        let same_kind = |(a, b): (&Spec, &Spec)| a.dtype == b.dtype && a.shape.len() == b.shape.len();
+        if self.inputs.len() != inputs.len() || !self.inputs.iter().zip(inputs).all(same_kind) {
+            return false;
+        }
+        let sizes = |specs: &[Spec]| specs.iter().flat_map(|spec| spec.shape.clone()).collect::<Vec<i32>>();
+        let mut pairs: Vec<(i32, i32)> = Vec::new();
+        sizes(&self.inputs).into_iter().zip(sizes(inputs)).all(|(recorded, given)| {
+            if fixed.contains(&recorded) || fixed.contains(&given) {
+                return recorded == given;
+            }
+            match pairs.iter().find(|(a, b)| *a == recorded || *b == given) {
+                Some(pair) => *pair == (recorded, given),
+                None => {
+                    pairs.push((recorded, given));
+                    true
+                }
+            }
+        })
     }
 
     /// The same with equal operations merged and chains of elementwise ones fused into kernels, which MLX makes at run time:
@@ -65,8 +129,14 @@ impl Recording {
     /// What the function gives for `inputs`.
     ///
     /// # Errors
-    /// If they are not of the recorded shapes and types.
+    /// If the recording does not fit them.
     pub fn replay(&self, inputs: &[Array]) -> Result<Vec<Array>> {
+        if self.fixed.is_some() && !self.fits(&inputs.iter().map(Spec::from).collect::<Vec<_>>()) {
+            return argument(
+                "replay",
+                format!("the inputs {inputs:?} are not like the recorded {:?}", self.inputs),
+            );
+        }
         let inputs = VectorArray::from_arrays(inputs)?;
         VectorArray::from_op("replay", |out| {
             // SAFETY: the recording and the vector are live; `out` is empty.
@@ -132,6 +202,69 @@ mod tests {
         for wrong in [vec![floats(&[1.0])], vec![], vec![Array::from_slice(&[1i32, 2], &[2]).unwrap()]] {
             let error = recording.replay(&wrong).unwrap_err().to_string();
             assert!(error.starts_with("replay: ") && error.contains("float32(2)"), "{error}");
+        }
+    }
+
+    #[test]
+    fn without_shapes_they_are_inferred() {
+        let weight = Array::from_slice(&[1.0f32, 2.0, 3.0, 4.0], &[2, 2]).unwrap();
+        let function = move |x: &[Array]| {
+            let y = x[0].matmul(&weight)?.add(&x[1])?;
+            Ok(vec![crate::concatenate(&[y.tanh()?.abs()?, y], 0)?])
+        };
+        let specs = [Spec::new(&[3, 2], Dtype::Float32), spec(2)];
+        let recording = Recording::shapeless(&specs, false, &function).unwrap();
+        let bias = floats(&[10.0, 20.0]);
+        for rows in [4, 3, 5] {
+            let values: Vec<f32> = (0..2 * rows).map(|i| i as f32 / 8.0).collect();
+            let x = Array::from_slice(&values, &[rows, 2]).unwrap();
+            let y = recording.replay(&[x, bias.clone()]).unwrap();
+            let wanted: Vec<f32> = (values.chunks(2))
+                .flat_map(|x| [x[0] + 3.0 * x[1] + 10.0, 2.0 * x[0] + 4.0 * x[1] + 20.0])
+                .collect();
+            assert_eq!(y[0].shape(), [2 * rows, 2]);
+            assert_eq!(y[0].to_vec::<f32>().unwrap()[wanted.len()..], wanted);
+        }
+        let error = recording.replay(&[floats(&[1.0]), floats(&[1.0])]).unwrap_err().to_string();
+        assert!(error.contains("are not like the recorded"), "{error}");
+    }
+
+    #[test]
+    fn sizes_that_were_equal_stay_equal() {
+        let weight = floats(&[1.0; 8]);
+        let specs = |shapes: [[i32; 2]; 2]| shapes.map(|shape| Spec::new(&shape, Dtype::Float32));
+        let function = move |x: &[Array]| Ok(vec![x[0].add(&x[1])?.add(&weight)?]);
+        let recording = Recording::shapeless(&specs([[3, 8], [1, 8]]), false, &function).unwrap();
+        let fits = |shapes| recording.fits(&specs(shapes));
+        assert!(fits([[3, 8], [1, 8]]) && fits([[5, 8], [1, 8]]));
+        assert!(!fits([[5, 8], [5, 8]]), "1 stays 1");
+        assert!(!fits([[1, 8], [1, 8]]) && !fits([[0, 8], [1, 8]]) && !fits([[8, 8], [1, 8]]));
+        assert!(!fits([[3, 9], [1, 9]]), "the size of a constant");
+        let recording =
+            Recording::shapeless(&specs([[3, 4], [4, 3]]), false, &|x| Ok(vec![x[0].matmul(&x[1])?]));
+        let recording = recording.unwrap();
+        let fits = |shapes| recording.fits(&specs(shapes));
+        assert!(fits([[4, 3], [3, 4]]) && fits([[7, 9], [9, 7]]));
+        assert!(!fits([[5, 5], [5, 5]]) && !fits([[3, 4], [5, 3]]) && !fits([[3, 4], [4, 6]]));
+    }
+
+    #[test]
+    fn a_product_of_sizes_that_do_not_fit_is_an_error() {
+        let function =
+            |x: &[Array]| Ok(vec![crate::concatenate(&[x[0].clone(), x[1].clone()], 1)?.matmul(&x[2])?]);
+        let of = |a, b, c| [[1, a], [1, b], [c, 2]].map(|shape| Spec::new(&shape, Dtype::Float32));
+        let recording = Recording::shapeless(&of(3, 4, 7), false, &function).unwrap();
+        let inputs = of(5, 6, 8).map(|spec| crate::zeros(&spec.shape, spec.dtype).unwrap());
+        let evaluated = recording.replay(&inputs).and_then(|y| y[0].eval());
+        assert!(evaluated.is_err());
+    }
+
+    #[test]
+    fn operations_that_cannot_infer_shapes_are_refused() {
+        let function = |x: &[Array]| Ok(vec![x[0].reshape(&[3, 1])?.slice_axis(0, 1..3)?]);
+        match Recording::shapeless(&[spec(3)], false, &function) {
+            Err(error) => assert!(error.to_string().starts_with("record: "), "{error}"),
+            Ok(recording) => assert!(recording.replay(&[floats(&[1.0; 4])]).is_err()),
         }
     }
 
