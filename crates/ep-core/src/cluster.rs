@@ -48,6 +48,12 @@ impl ClusterProgram {
         Ok(Self { executor, inputs })
     }
 
+    /// As [`Executor::infer_shapes`].
+    #[cfg(test)]
+    pub(crate) fn infer_shapes(&self) {
+        self.executor.infer_shapes();
+    }
+
     /// How runs go, as far as is known.
     pub(crate) fn mode(&self) -> Mode {
         self.executor.mode()

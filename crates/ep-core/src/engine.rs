@@ -158,6 +158,16 @@ pub struct Executable {
 }
 
 impl Executable {
+    /// Records without shapes on a CPU too, where every operator allows it; whether it does.
+    #[cfg(test)]
+    pub(crate) fn infer_shapes(&self) -> bool {
+        let mode = self.program.with(|program| {
+            program.infer_shapes();
+            program.mode()
+        });
+        matches!(mode, Ok(Mode::Shapeless(_)))
+    }
+
     /// How this program runs, as far as its runs have shown.
     ///
     /// # Errors

@@ -8,7 +8,7 @@
 //! ```
 //! 16-bit floats are compared with ONNX Runtime's float32 result on the same (rounded) inputs. Every row runs twice: with
 //! shapes declared, and with every dimension of the inputs a symbol; each time lowered, and replayed from a recording that
-//! was made with other values (`testing/ours.rs`).
+//! was made with other values (`testing/ours.rs`) or, where the operator allows it, sizes (`testing/other_sizes.rs`).
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -22,6 +22,7 @@ use ort::value::TensorElementType;
 
 pub(crate) mod graphs;
 mod in_scan;
+mod other_sizes;
 mod ours;
 pub(crate) mod text;
 
@@ -153,6 +154,7 @@ impl Case {
                     }
                     if symbolic {
                         self.check_in_scan(wanted, &types, *tolerance);
+                        self.check_other_sizes(wanted, &types, *tolerance);
                     }
                 }
                 (Expect::Close(_), Err(error), _) => panic!("ONNX Runtime refuses the row: {error}"),
@@ -257,9 +259,12 @@ impl Case {
         if let Err(decline) = &engine().claim(&graph, &|_| None).expect("no cycle").nodes[0] {
             panic!("declined (symbolic {symbolic}): {decline}");
         }
-        let given: Vec<&Tensor<'_>> =
-            self.inputs.iter().flatten().filter(|g| !g.constant).map(|g| &g.tensor).collect();
-        run_ours(&graph, &given)
+        run_ours(&graph, &self.given())
+    }
+
+    /// The tensors that are given at run time.
+    fn given(&self) -> Vec<&Tensor<'static>> {
+        self.inputs.iter().flatten().filter(|given| !given.constant).map(|given| &given.tensor).collect()
     }
 }
 

@@ -1,13 +1,13 @@
-//! The entries of a program, by key: a bounded number, of which the least recently used goes first.
+//! What is kept of a program for its calls: a bounded number, of which the least recently used goes first.
 //!
 //! Where every run brings a new key, traces are work for nothing: after as many without a replay as there is room for, they
 //! rest for a while, and for longer each time.
 
-use super::key::{Call, Key};
+use super::key::{Call, Fits};
 
 pub(crate) struct Cache<T> {
     /// The last used one last.
-    entries: Vec<(Key, T)>,
+    entries: Vec<T>,
     capacity: usize,
     /// Entries added since the last hit.
     unused: usize,
@@ -19,7 +19,7 @@ pub(crate) struct Cache<T> {
 const FIRST_REST: usize = 64;
 const LONGEST_REST: usize = 1 << 16;
 
-impl<T> Cache<T> {
+impl<T: Fits> Cache<T> {
     /// Room for `capacity` entries, 1 at least.
     pub(crate) fn new(capacity: usize) -> Self {
         Self { entries: Vec::new(), capacity: capacity.max(1), unused: 0, rest: 0, next_rest: FIRST_REST }
@@ -27,11 +27,11 @@ impl<T> Cache<T> {
 
     /// The entry that fits `call`.
     pub(crate) fn find(&mut self, call: &Call<'_>) -> Option<&T> {
-        let at = self.entries.iter().rposition(|(key, _)| key.fits(call))?;
+        let at = self.entries.iter().rposition(|entry| entry.fits(call))?;
         let entry = self.entries.remove(at);
         self.entries.push(entry);
         (self.unused, self.rest, self.next_rest) = (0, 0, FIRST_REST);
-        self.entries.last().map(|(_, entry)| entry)
+        self.entries.last()
     }
 
     /// Whether an entry for a new key is likely to be used. Asked once a run that found none.
@@ -49,12 +49,17 @@ impl<T> Cache<T> {
     }
 
     /// Adds an entry.
-    pub(crate) fn insert(&mut self, key: Key, entry: T) {
+    pub(crate) fn insert(&mut self, entry: T) {
         if self.entries.len() >= self.capacity {
             self.entries.remove(0);
         }
         self.unused += 1;
-        self.entries.push((key, entry));
+        self.entries.push(entry);
+    }
+
+    /// Throws all entries away.
+    pub(crate) fn clear(&mut self) {
+        self.entries.clear();
     }
 }
 
@@ -64,20 +69,33 @@ mod tests {
     use onnx_graph::ElementType;
 
     use super::*;
+    use crate::executable::key::Contents;
     use crate::io::TensorView;
+
+    struct Entry {
+        size: i32,
+        contents: Contents,
+        name: i32,
+    }
+
+    impl Fits for Entry {
+        fn fits(&self, call: &Call<'_>) -> bool {
+            call.specs[0].shape == [self.size] && self.contents.fits(call)
+        }
+    }
 
     fn with_call<R>(size: i32, data: &[u8], work: impl FnOnce(&Call<'_>) -> R) -> R {
         let view = TensorView { element: ElementType::Uint8, shape: &[data.len()], data };
         work(&Call { views: &[view], specs: vec![Spec::new(&[size], Dtype::Uint8)] })
     }
 
-    fn find(cache: &mut Cache<i32>, size: i32, data: &[u8]) -> Option<i32> {
-        with_call(size, data, |call| cache.find(call).copied())
+    fn find(cache: &mut Cache<Entry>, size: i32, data: &[u8]) -> Option<i32> {
+        with_call(size, data, |call| cache.find(call).map(|entry| entry.name))
     }
 
-    fn insert(cache: &mut Cache<i32>, size: i32, data: &[u8], read: &[usize], entry: i32) {
-        let key = with_call(size, data, |call| Key::new(call, read));
-        cache.insert(key, entry);
+    fn insert(cache: &mut Cache<Entry>, size: i32, data: &[u8], read: &[usize], name: i32) {
+        let contents = with_call(size, data, |call| Contents::new(call, read));
+        cache.insert(Entry { size, contents, name });
     }
 
     #[test]
@@ -99,6 +117,8 @@ mod tests {
         assert_eq!(find(&mut cache, 1, &[]), Some(1));
         insert(&mut cache, 3, &[], &[], 3);
         assert_eq!([1, 2, 3].map(|size| find(&mut cache, size, &[])), [Some(1), None, Some(3)]);
+        cache.clear();
+        assert_eq!(find(&mut cache, 3, &[]), None);
     }
 
     #[test]

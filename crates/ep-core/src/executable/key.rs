@@ -1,4 +1,5 @@
-//! What a recording is right for: types and shapes of all inputs, and the contents of those that its trace read.
+//! What a recording is right for: types and shapes of all inputs, which it knows itself, and the contents of those that its
+//! trace read. Both are compared in full: a hash alone would run the wrong recording one day.
 
 use mlx_safe::Spec;
 
@@ -11,23 +12,25 @@ pub(crate) struct Call<'a> {
     pub(crate) specs: Vec<Spec>,
 }
 
-/// Compared in full: a hash alone would run the wrong recording one day.
-#[derive(Debug)]
-pub(crate) struct Key {
-    specs: Vec<Spec>,
-    /// Inputs by number, with their bytes.
-    contents: Vec<(usize, Box<[u8]>)>,
+/// What is kept for some calls.
+pub(crate) trait Fits {
+    /// Whether it is right for `call`.
+    fn fits(&self, call: &Call<'_>) -> bool;
 }
 
-impl Key {
-    /// The key of a trace of `call` that read the inputs `read`.
-    pub(crate) fn new(call: &Call<'_>, read: &[usize]) -> Self {
-        let contents = read.iter().map(|&i| (i, call.views[i].data.into())).collect();
-        Self { specs: call.specs.clone(), contents }
-    }
+/// The contents of some inputs: by number, with their bytes.
+#[derive(Debug)]
+pub(crate) struct Contents(Vec<(usize, Box<[u8]>)>);
 
-    pub(crate) fn fits(&self, call: &Call<'_>) -> bool {
-        let same = |(i, bytes): &(usize, Box<[u8]>)| **bytes == *call.views[*i].data;
-        self.specs == call.specs && self.contents.iter().all(same)
+impl Contents {
+    /// Those of the inputs `read` of `call`.
+    pub(crate) fn new(call: &Call<'_>, read: &[usize]) -> Self {
+        Self(read.iter().map(|&i| (i, call.views[i].data.into())).collect())
+    }
+}
+
+impl Fits for Contents {
+    fn fits(&self, call: &Call<'_>) -> bool {
+        self.0.iter().all(|(i, bytes)| call.views.get(*i).is_some_and(|view| **bytes == *view.data))
     }
 }

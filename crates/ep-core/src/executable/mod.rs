@@ -1,8 +1,8 @@
 //! How a cluster runs: the one place that decides, and can say why.
 //!
-//! A program is *keyed* where it can be: lowered once for a [`key::Key`], recorded, and replayed. It is *eager*, lowered anew
-//! at every run, where a lowering reads what the device computes, where a loop evaluates as it goes, or where the user asks
-//! for it.
+//! A program is recorded where it can be, and replayed: *shapeless*, if every operator allows that, or *keyed*. It is *eager*,
+//! lowered anew at every run, where a lowering reads what the device computes, where a loop evaluates as it goes, or where the
+//! user asks for it.
 
 pub(crate) mod cache;
 pub(crate) mod key;
@@ -12,12 +12,12 @@ mod trace;
 
 use std::cell::RefCell;
 
-use mlx_safe::{Array, DeviceType};
+use mlx_safe::{Array, DeviceType, Spec};
 
 use self::cache::Cache;
-use self::key::{Call, Key};
-use self::mode::{Decision, Mode};
-use self::trace::{Replay, arranged, trace};
+use self::key::{Call, Contents, Fits};
+use self::mode::{Decision, Mode, infers_shapes};
+use self::trace::{Form, Replay, Traced, arranged, trace};
 use crate::lowering::Value;
 use crate::program::Program;
 use crate::run::Run;
@@ -33,17 +33,34 @@ pub(crate) struct Executor {
 }
 
 struct State {
-    cache: Cache<Entry>,
+    cache: Cache<Kept>,
+    form: Form,
     /// Why nothing is recorded, if so.
     eager: Option<String>,
     /// Whether the caller knows of it.
     told: bool,
 }
 
-enum Entry {
+/// What is kept for some calls.
+struct Kept {
+    contents: Contents,
+    plan: Plan,
+}
+
+enum Plan {
     Replay(Replay),
-    /// Runs with this key are lowered anew.
-    Eager,
+    /// Runs with these shapes are lowered anew.
+    Eager(Vec<Spec>),
+}
+
+impl Fits for Kept {
+    fn fits(&self, call: &Call<'_>) -> bool {
+        let shapes = match &self.plan {
+            Plan::Replay(replay) => replay.fits(call),
+            Plan::Eager(specs) => *specs == call.specs,
+        };
+        shapes && self.contents.fits(call)
+    }
 }
 
 /// What one run gives: arrays that wait for evaluation, with the run that checks them.
@@ -58,14 +75,24 @@ impl Executor {
     pub(crate) fn new(program: Program, device: DeviceType, limit: usize, room: Option<usize>) -> Self {
         let eager = room.is_none().then(|| "option compile is off".to_owned());
         let cache = Cache::new(room.unwrap_or_default());
-        let state = RefCell::new(State { cache, eager, told: false });
+        let shapeless = infers_shapes(device) && program.shape_mode().0 == ShapeMode::Shapeless;
+        let form = if shapeless { Form::Shapeless } else { Form::Keyed };
+        let state = RefCell::new(State { cache, form, eager, told: false });
         Self { program, device, limit, state }
+    }
+
+    /// Records without shapes on a CPU too, if every operator allows it.
+    #[cfg(test)]
+    pub(crate) fn infer_shapes(&self) {
+        if self.program.shape_mode().0 == ShapeMode::Shapeless {
+            self.state.borrow_mut().form = Form::Shapeless;
+        }
     }
 
     /// How runs go, as far as is known.
     pub(crate) fn mode(&self) -> Mode {
-        let eager = self.state.borrow().eager.clone();
-        eager.map_or_else(|| self.keyed(), Mode::Eager)
+        let state = self.state.borrow();
+        state.eager.clone().map_or_else(|| self.recorded(state.form), Mode::Eager)
     }
 
     /// Builds the outputs of one run. `upload` makes an array of each input, `values` values as a lowering wants them.
@@ -78,40 +105,53 @@ impl Executor {
         let mut state = self.state.borrow_mut();
         let mut run = Run::new(self.limit);
         if let Some(why) = state.eager.clone() {
-            let decision =
-                (!std::mem::replace(&mut state.told, true)).then(|| decision(Mode::Eager(why), call, &[]));
+            let told = std::mem::replace(&mut state.told, true);
+            let decision = (!told).then(|| decision(Mode::Eager(why), call, &[]));
             return self.eager(values, run, decision);
         }
-        if let Some(entry) = state.cache.find(call) {
-            let Entry::Replay(replay) = entry else { return self.eager(values, run, None) };
-            let outputs = replay.call(&upload()?, &mut run)?;
-            return Ok(Outcome { outputs, run, decision: None });
-        }
-        if !state.cache.is_worthwhile() {
+        let form = state.form;
+        if let Some(kept) = state.cache.find(call) {
+            let Plan::Replay(replay) = &kept.plan else { return self.eager(values, run, None) };
+            match replay.call(&upload()?, &mut run) {
+                Err(error) if form == Form::Shapeless => state.give_up_shapeless(&error),
+                outputs => return Ok(Outcome { outputs: outputs?, run, decision: None }),
+            }
+        } else if !state.cache.is_worthwhile() {
             return self.eager(values, run, None);
         }
-        let traced = trace(&self.program, call, self.limit, self.device);
-        let key = Key::new(call, &traced.read);
-        match traced.replay {
+        let Traced { replay, read } = self.trace(call, &mut state);
+        let contents = Contents::new(call, &read);
+        match replay {
             Ok(replay) => {
-                let decision = decision(self.keyed(), call, &traced.read);
+                let decision = decision(self.recorded(state.form), call, &read);
                 tracing::debug!("{} operations recorded, {decision}", replay.operations());
                 let outputs = replay.call(&upload()?, &mut run)?;
-                state.cache.insert(key, Entry::Replay(replay));
+                state.cache.insert(Kept { contents, plan: Plan::Replay(replay) });
                 Ok(Outcome { outputs, run, decision: Some(decision) })
             }
             // Where a run fails too, that is the user's to know, and nothing is learnt.
             Err(error) => {
-                let decision = decision(Mode::Eager(error.to_string()), call, &traced.read);
+                let decision = decision(Mode::Eager(error.to_string()), call, &read);
                 let outcome = self.eager(values, run, Some(decision.clone()))?;
                 tracing::debug!("not recorded, {decision}");
                 if reads_values(&error) {
                     (state.eager, state.told) = (Some(error.to_string()), true);
                 } else {
-                    state.cache.insert(key, Entry::Eager);
+                    state.cache.insert(Kept { contents, plan: Plan::Eager(call.specs.clone()) });
                 }
                 Ok(outcome)
             }
+        }
+    }
+
+    fn trace(&self, call: &Call<'_>, state: &mut State) -> Traced {
+        let trace = |form| trace(&self.program, call, self.limit, self.device, form);
+        match (state.form, trace(state.form)) {
+            (Form::Shapeless, Traced { replay: Err(error), .. }) => {
+                state.give_up_shapeless(&error);
+                trace(Form::Keyed)
+            }
+            (_, traced) => traced,
         }
     }
 
@@ -125,11 +165,22 @@ impl Executor {
         Ok(Outcome { outputs, run, decision })
     }
 
-    fn keyed(&self) -> Mode {
+    fn recorded(&self, form: Form) -> Mode {
+        if form == Form::Shapeless {
+            return Mode::Shapeless("no operator looks at sizes".to_owned());
+        }
         Mode::Keyed(match self.program.shape_mode() {
             (ShapeMode::Keyed(why), Some(label)) => format!("{} node {}: {why}", label.op_type, label.node),
             _ => "MLX records the sizes".to_owned(),
         })
+    }
+}
+
+impl State {
+    fn give_up_shapeless(&mut self, error: &Error) {
+        tracing::debug!("recorded for each shape from now on: {error}");
+        self.form = Form::Keyed;
+        self.cache.clear();
     }
 }
 

@@ -8,6 +8,8 @@ use mlx_safe::DeviceType;
 /// How a cluster runs, and why so.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Mode {
+    /// Recorded once for all sizes of its inputs that compare alike, and replayed.
+    Shapeless(String),
     /// Recorded once for the shapes of its inputs, and the contents of some, and replayed.
     Keyed(String),
     /// Lowered anew at every run.
@@ -15,9 +17,10 @@ pub enum Mode {
 }
 
 impl Mode {
-    /// `keyed` or `eager`.
+    /// `shapeless`, `keyed` or `eager`.
     pub fn name(&self) -> &'static str {
         match self {
+            Self::Shapeless(_) => "shapeless",
             Self::Keyed(_) => "keyed",
             Self::Eager(_) => "eager",
         }
@@ -26,7 +29,7 @@ impl Mode {
     /// The reason.
     pub fn why(&self) -> &str {
         match self {
-            Self::Keyed(why) | Self::Eager(why) => why,
+            Self::Shapeless(why) | Self::Keyed(why) | Self::Eager(why) => why,
         }
     }
 }
@@ -58,6 +61,12 @@ impl fmt::Display for Decision {
 /// Whether MLX is to fuse elementwise chains into kernels. On a GPU it compiles them itself. On a CPU it runs the system's
 /// `g++`, half a second a kernel, and loads what that writes from a folder whose name anyone can guess.
 pub(crate) fn fuses(device: DeviceType) -> bool {
+    device == DeviceType::Gpu
+}
+
+/// Whether recordings may infer shapes where operators allow it. MLX lets them only while it compiles; on a CPU it starts
+/// `g++` to see whether it can.
+pub(crate) fn infers_shapes(device: DeviceType) -> bool {
     device == DeviceType::Gpu
 }
 

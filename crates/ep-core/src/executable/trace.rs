@@ -21,6 +21,15 @@ pub(crate) struct Replay {
     checks: Vec<(Rc<str>, Rc<Label>)>,
 }
 
+/// For what a program is recorded.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// For all sizes that compare like those of the call.
+    Shapeless,
+    /// For the shapes of the call.
+    Keyed,
+}
+
 /// A trace that was tried.
 pub(crate) struct Traced {
     pub(crate) replay: Result<Replay, Error>,
@@ -30,9 +39,15 @@ pub(crate) struct Traced {
 
 /// Lowers `program` for the shapes of `call`. Inputs have no values; what is small has a host's copy, whose readers are found
 /// out.
-pub(crate) fn trace(program: &Program, call: &Call<'_>, limit: usize, device: DeviceType) -> Traced {
+pub(crate) fn trace(
+    program: &Program,
+    call: &Call<'_>,
+    limit: usize,
+    device: DeviceType,
+    form: Form,
+) -> Traced {
     let marks: Vec<Mark> = call.views.iter().map(|_| Mark::default()).collect();
-    let replay = record(program, call, &marks, limit, device);
+    let replay = record(program, call, &marks, limit, device, form);
     let read = (0..marks.len()).filter(|&i| marks[i].is_read()).collect();
     Traced { replay, read }
 }
@@ -43,6 +58,7 @@ fn record(
     marks: &[Mark],
     limit: usize,
     device: DeviceType,
+    form: Form,
 ) -> Result<Replay, Error> {
     let failed: RefCell<Option<Error>> = RefCell::new(None);
     let checks: RefCell<Vec<(Rc<str>, Rc<Label>)>> = RefCell::default();
@@ -62,18 +78,23 @@ fn record(
         }
         Ok(outputs)
     };
-    let recording = Recording::new(&call.specs, &|arrays| {
+    let function = |arrays: &[Array]| {
         lower(arrays).map_err(|error| {
             let text = mlx_safe::Error::Closure(error.to_string());
             *failed.borrow_mut() = Some(error);
             text
         })
-    });
+    };
+    let recording = match form {
+        Form::Shapeless => Recording::shapeless(&call.specs, fuses(device), &function),
+        Form::Keyed => Recording::new(&call.specs, &function),
+    };
     let recording = match failed.take() {
         Some(error) => return Err(error),
         None => recording?,
     };
-    let recording = if fuses(device) { recording.fused()? } else { recording };
+    let fuse = form == Form::Keyed && fuses(device);
+    let recording = if fuse { recording.fused()? } else { recording };
     Ok(Replay { recording, checks: checks.take() })
 }
 
@@ -86,6 +107,11 @@ impl Replay {
             run.require(holds, message.clone(), label.clone());
         }
         Ok(outputs)
+    }
+
+    /// Whether shapes and types are those that it was recorded for.
+    pub(crate) fn fits(&self, call: &Call<'_>) -> bool {
+        self.recording.fits(&call.specs)
     }
 
     /// How many operations of MLX's a run is.

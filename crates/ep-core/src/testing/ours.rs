@@ -42,7 +42,12 @@ pub(crate) fn run_ours(graph: &Graph<'_>, inputs: &[&Tensor<'_>]) -> Result<Outp
     eager
 }
 
-fn run(executable: &Executable, graph: &Graph<'_>, inputs: &[&Tensor<'_>]) -> Result<Outputs, String> {
+/// One run.
+pub(super) fn run(
+    executable: &Executable,
+    graph: &Graph<'_>,
+    inputs: &[&Tensor<'_>],
+) -> Result<Outputs, String> {
     struct Sink(Vec<Option<Tensor<'static>>>);
     impl OutputSink for Sink {
         fn write(

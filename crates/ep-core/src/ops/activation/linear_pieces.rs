@@ -48,7 +48,12 @@ impl Op for LinearPieces {
     }
 
     fn shape_mode(&self) -> ShapeMode {
-        ShapeMode::Shapeless
+        match self {
+            Self::Shrink { .. } => {
+                ShapeMode::Keyed("MLX does not infer the shape of a view, as uint64 is made")
+            }
+            _ => ShapeMode::Shapeless,
+        }
     }
 
     fn lower(&self, cx: &mut Lowering<'_>) -> Result<(), LowerError> {

@@ -22,7 +22,10 @@ impl Op for Cast {
     }
 
     fn shape_mode(&self) -> ShapeMode {
-        ShapeMode::Shapeless
+        match self.to {
+            Dtype::Uint64 => ShapeMode::Keyed("MLX does not infer the shape of a view, which floats become"),
+            _ => ShapeMode::Shapeless,
+        }
     }
 
     fn lower(&self, cx: &mut Lowering<'_>) -> Result<(), LowerError> {

@@ -12,6 +12,7 @@ use crate::{Decline, LowerError, NodeRef, broadcast};
 /// `Div`, `Mod`.
 pub(crate) struct Division {
     wanted: Wanted,
+    integers: bool,
     /// The divisor is a constant without zeros.
     checked: bool,
 }
@@ -43,11 +44,16 @@ impl Op for Division {
         if constant.as_ref().is_some_and(|divisors| divisors.contains(&0)) {
             return Err(Decline::invalid(BY_ZERO));
         }
-        Ok(Self { wanted, checked: constant.is_some() })
+        Ok(Self { wanted, integers: element.is_integer(), checked: constant.is_some() })
     }
 
     fn shape_mode(&self) -> ShapeMode {
-        ShapeMode::Shapeless
+        match self.integers {
+            true => {
+                ShapeMode::Keyed("MLX does not infer the shape of magnitudes, which are views of integers")
+            }
+            false => ShapeMode::Shapeless,
+        }
     }
 
     fn lower(&self, cx: &mut Lowering<'_>) -> Result<(), LowerError> {

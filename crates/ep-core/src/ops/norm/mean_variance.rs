@@ -26,7 +26,7 @@ impl Op for MeanVariance {
     }
 
     fn shape_mode(&self) -> ShapeMode {
-        ShapeMode::Shapeless
+        ShapeMode::Keyed("a mean divides by the number of elements")
     }
 
     fn lower(&self, cx: &mut Lowering<'_>) -> Result<(), LowerError> {

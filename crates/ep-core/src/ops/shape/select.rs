@@ -17,6 +17,9 @@ pub(crate) enum Select {
 /// The flat positions of what is not zero.
 fn positions(x: &Array) -> Result<Vec<usize>, LowerError> {
     let hit = x.astype(Dtype::Bool)?;
+    if !hit.has_values() {
+        return Err(LowerError::Values);
+    }
     let found =
         hit.with_bytes(|bytes| bytes.iter().enumerate().filter(|(_, b)| **b != 0).map(|(i, _)| i).collect())?;
     Ok(found)
