@@ -33,7 +33,7 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument("--device", default=None, choices=["auto", "gpu", "cpu"], help="device (auto)")
     run.add_argument("--repeat", type=positive, default=20, metavar="N", help="steady runs to take the median of (20)")
     run.add_argument("--nodes", action="store_true", help="list every node, not only what was left and why")
-    run.add_argument("--explain", action="store_true", help="list the nodes that each fused kernel replaces")
+    run.add_argument("--explain", action="store_true", help="list the nodes that each fused kernel replaces, and how clusters run")
     run.add_argument("--json", action="store_true", help="print the report as JSON")
     check = commands.add_parser("check", help="check folders of models against the right answers beside them")
     check.add_argument("folders", type=Path, nargs="+")

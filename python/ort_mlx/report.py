@@ -30,6 +30,7 @@ class Placement:
     claims: list[dict] = field(default_factory=list)
     clusters: list[dict] = field(default_factory=list)
     fused: list[dict] = field(default_factory=list)
+    modes: list[dict] = field(default_factory=list)
 
     @classmethod
     def read(cls, trace: Path) -> "Placement":
@@ -39,7 +40,12 @@ class Placement:
                 event = json.loads(line)
                 if event.get("again") and not event["claimed"]:
                     continue
-                kinds = {"claim": placement.claims, "cluster": placement.clusters, "fused": placement.fused}
+                kinds = {
+                    "claim": placement.claims,
+                    "cluster": placement.clusters,
+                    "fused": placement.fused,
+                    "mode": placement.modes,
+                }
                 kinds.get(event["event"], []).append(event)
         return placement
 
@@ -64,6 +70,15 @@ class Placement:
         graph = {c["index"]: c for c in self.claims if c["graph"] == fused["graph"] and not c.get("again")}
         nodes = [graph[index] for index in fused["nodes"] if index in graph]
         return [f"{c['op']} {c['node'] or '#' + str(c['index'])}" for c in nodes]
+
+    def mode(self) -> list[str]:
+        """How each cluster runs and why, as its last new shapes were decided about."""
+        last = {m["cluster"]: m for m in self.modes}
+        lines = []
+        for cluster, m in last.items():
+            values = f", also by the values of {', '.join(m['values'])}" if m["values"] else ""
+            lines.append(f"{cluster} is {m['mode']}{values}: {m['why']}")
+        return lines
 
     def left(self) -> list[tuple[str, str, int]]:
         """(op, reason, count) of what was left to onnxruntime, most frequent first."""
@@ -106,6 +121,7 @@ class Report:
             "fused": [{"kernel": k, "count": count, "nodes": nodes} for k, count, nodes in self.placement.kernels()],
             "left": [{"op": op, "reason": reason, "count": count} for op, reason, count in self.placement.left()],
             "claims": self.placement.claims,
+            "modes": self.placement.modes,
             "agrees": self.agrees,
             "error": self.error,
             "mlx_ms": vars(self.mlx),
@@ -118,6 +134,7 @@ class Report:
         lines += [f"  {count} x {kernel} in place of {nodes} nodes" for kernel, count, nodes in p.kernels()]
         if explain:
             lines += [f"    {fused['kernel']}: {', '.join(p.names(fused))}" for fused in p.fused]
+            lines += [f"  {line}" for line in p.mode()]
         if every_node:
             for c in p.claims:
                 name = c["node"] or f"#{c['index']}"
@@ -150,9 +167,9 @@ def examine(
     with tempfile.TemporaryDirectory() as folder:
         trace = Path(folder) / "trace.jsonl"
         mlx_session = ort_mlx.session(model, quiet(), claim=claim, device=device, trace=str(trace))
+        got, mlx = _time(mlx_session, feeds, repeat)
         placement = Placement.read(trace)
     reference = cpu_session(model)
-    got, mlx = _time(mlx_session, feeds, repeat)
     wanted, cpu = _time(reference, feeds, repeat)
     differences = {}
     for output, g, w in zip(reference.get_outputs(), got, wanted):

@@ -162,6 +162,7 @@ def test_run_explains(tmp_path, capsys):
     assert main([*arguments, "--explain"]) == 0
     text = capsys.readouterr().out
     assert "1 x selective_scan/host in place of 1 nodes" in text and "Scan" in text
+    assert "is keyed: " in text
     assert main([*arguments, "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
     assert report["fused"] == [{"kernel": "selective_scan/host", "count": 1, "nodes": 1}]

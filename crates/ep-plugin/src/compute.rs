@@ -105,7 +105,12 @@ impl Compute {
         if let Some(index) = outputs.written.iter().position(|&written| !written) {
             return Err(Error::Bug(format!("a run left output {index} unwritten")));
         }
-        self.parts.trace.as_ref().map_or(Ok(()), |trace| trace.report.run(&trace.name, ran.traffic))
+        let Some(Trace { report, name }) = &self.parts.trace else { return Ok(()) };
+        if let Some(decision) = &ran.decision {
+            let names: Vec<&str> = self.parts.inputs.iter().map(|input| input.name.as_str()).collect();
+            report.mode(name, decision, &names)?;
+        }
+        report.run(name, ran.traffic)
     }
 
     /// The engine counts inputs; people know their names.

@@ -5,6 +5,7 @@
 //! ```json
 //! {"event":"claim","graph":"g","body_of":null,"node":"a","index":0,"op":"Add","domain":"","claimed":true,"reason":null}
 //! {"event":"cluster","graph":"g","body_of":null,"cluster":0,"nodes":[0,1,2]}
+//! {"event":"mode","cluster":"f","mode":"keyed","why":"MLX records the sizes","shapes":{"x":[2,3]},"values":[]}
 //! {"event":"run","cluster":"f","copied_in":0,"read_in_place":4096,"copied_out":4096}
 //! {"event":"fused","graph":"g","body_of":null,"kernel":"selective_scan/host","nodes":[1,2]}
 //! ```
@@ -14,9 +15,9 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use ep_core::{Claims, Fusion, Traffic};
+use ep_core::{Claims, Decision, Fusion, Traffic};
 use onnx_graph::{Cluster, Graph, Membership, Node};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::error::Error;
 use crate::factory::NAME;
@@ -76,6 +77,15 @@ impl Report {
         self.append(&format!("{line}\n"))
     }
 
+    /// Writes what was decided when the fused node `cluster`, whose inputs have these names, ran with a new key: its mode, the
+    /// shapes, and the inputs whose values belong to the key.
+    ///
+    /// # Errors
+    /// [`Error::Trace`] if the file cannot be written.
+    pub fn mode(&self, cluster: &str, decision: &Decision, inputs: &[&str]) -> Result<(), Error> {
+        self.append(&format!("{}\n", mode_line(cluster, decision, inputs)))
+    }
+
     fn append(&self, text: &str) -> Result<(), Error> {
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         file.write_all(text.as_bytes()).map_err(|source| Error::Trace { path: self.path.clone(), source })
@@ -103,6 +113,19 @@ fn claim_lines(graph: &Graph<'_>, body_of: Option<&str>, claims: &Claims) -> imp
             })
         },
     )
+}
+
+fn mode_line(cluster: &str, decision: &Decision, inputs: &[&str]) -> Value {
+    let shapes = inputs.iter().zip(&decision.shapes).map(|(name, shape)| ((*name).to_owned(), json!(shape)));
+    let values: Vec<&str> = decision.read.iter().filter_map(|&i| inputs.get(i).copied()).collect();
+    json!({
+        "event": "mode",
+        "cluster": cluster,
+        "mode": decision.mode.name(),
+        "why": decision.mode.why(),
+        "shapes": shapes.collect::<Map<_, _>>(),
+        "values": values,
+    })
 }
 
 fn cluster_lines(
@@ -146,8 +169,18 @@ fn fused_lines(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ep_core::{Decline, DeclineCode};
+    use ep_core::{Decline, DeclineCode, Mode};
     use onnx_graph::NodeId;
+
+    #[test]
+    fn a_decision_names_the_inputs() {
+        let mode = Mode::Keyed("a \"reason\"".to_owned());
+        let decision = Decision { mode, shapes: vec![vec![2, 3], vec![]], read: vec![1] };
+        let line = mode_line("f", &decision, &["x", "length"]);
+        assert_eq!((&line["mode"], &line["why"]), (&json!("keyed"), &json!("a \"reason\"")));
+        assert_eq!(line["shapes"], json!({"x": [2, 3], "length": []}));
+        assert_eq!(line["values"], json!(["length"]));
+    }
 
     #[test]
     fn lines_say_what_was_claimed_and_why_not() {
