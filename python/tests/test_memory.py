@@ -1,6 +1,8 @@
 """Inputs and outputs: what is copied, what is used where it lies, and that nobody's memory is touched."""
 
+import ctypes
 import json
+import mmap
 import os
 import subprocess
 import sys
@@ -119,6 +121,63 @@ def test_inputs_wherever_they_lie():
         for count in [0, 1, 4095, 4096, 8191, 8192 - 20, 8192 + 1000, 30_000]:
             x = memory[start : start + count]
             np.testing.assert_array_equal(session.run(None, {"x": x})[0], 2 * x)
+
+
+def guarded(values: np.ndarray, at_end: bool) -> np.ndarray:
+    """A copy as near to the start or the end of pages as memory is lent, between pages that nobody may touch."""
+    page = mmap.PAGESIZE
+    memory = mmap.mmap(-1, (values.nbytes // page + 4) * page)
+    first = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+    for forbidden in (first, first + len(memory) - page):
+        assert ctypes.CDLL(None).mprotect(ctypes.c_void_p(forbidden), ctypes.c_size_t(page), 0) == 0
+    start = len(memory) - page - 64 - values.nbytes if at_end else page + 8
+    copy = np.frombuffer(memory, values.dtype, values.size, start).reshape(values.shape)
+    copy[...] = values
+    return copy
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="protects pages")
+@pytest.mark.parametrize("at_end", [False, True])
+@pytest.mark.parametrize("element", [np.float32, np.float16, np.int64, np.int32, np.uint8])
+def test_nothing_is_read_outside_the_pages(element, at_end):
+    """It would end the process. Sizes are odd, so that loops over vectors have tails."""
+    element = np.dtype(element)
+    kind = helper.np_dtype_to_tensor_dtype(element)
+    model = make_model(
+        [
+            node("Add", ["x", "x"], ["sum"]),
+            node("Cast", ["x"], ["cast"], to=TensorProto.FLOAT),
+            node("Transpose", ["x"], ["turned"], perm=[1, 0]),
+            node("Concat", ["x", "x"], ["both"], axis=1),
+            node("Slice", ["x", "first", "last"], ["part"]),
+            node("Gather", ["x", "rows"], ["picked"]),
+            node("Greater", ["x", "limit"], ["above"]),
+            node("Where", ["above", "x", "limit"], ["clipped"]),
+            node("ReduceSum", ["cast", "axes"], ["sums"]),
+            node("MatMul", ["cast", "weights"], ["product"]),
+            node("Identity", ["x"], ["same"]),
+        ],
+        [("x", kind, ["N", "M"])],
+        [
+            *((name, kind, ["A", "B"]) for name in ("sum", "turned", "both", "part", "picked", "clipped", "same")),
+            *((name, TensorProto.FLOAT, ["C", "D"]) for name in ("cast", "sums", "product")),
+        ],
+        {
+            "first": np.array([5, 3]),
+            "last": np.array([300, 200]),
+            "rows": np.array([0, 328, 7]),
+            "limit": element.type(9),
+            "axes": np.array([1]),
+            "weights": np.ones((203, 2), np.float32),
+        },
+    )
+    ours = ort_mlx.session(model, claim="all", device="cpu")
+    reference = ort_mlx.session(model, claim="none")
+    values = np.random.default_rng(0).integers(0, 100, (329, 203)).astype(element)
+    x = guarded(values, at_end)
+    for got, wanted in zip(ours.run(None, {"x": x}), reference.run(None, {"x": values})):
+        np.testing.assert_allclose(got, wanted, rtol=1e-5)
+    np.testing.assert_array_equal(x, values)
 
 
 def test_threads_lend_their_own_memory():
