@@ -162,6 +162,23 @@ def test_inputs_of_unknown_rank_are_checked_when_they_run():
             session.run(None, {**feeds, name: value})
 
 
+@claims
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [("A", [5]), ("A", [4, 1]), ("c", [3, 2, 1]), ("dt", [3, 1, 4]), ("x", []), ("b", [1, 2, 5]), ("h0", [1, 4, 5])],
+)
+def test_inputs_are_not_broadcast(name, shape, claim):
+    model = onnx.load_from_string(scan_model())
+    for value in [*model.graph.input, *model.graph.output]:
+        value.type.tensor_type.ClearField("shape")
+    session = ort_mlx.session(model.SerializeToString(), claim=claim)
+    session.disable_fallback()
+    feeds = scan_inputs(SCAN, 3, 2, 4, 5)
+    near(dict(zip(["y", "h"], session.run(None, feeds))), scan(**feeds))
+    with pytest.raises(onnxruntime.capi.onnxruntime_pybind11_state.InvalidArgument):
+        session.run(None, {**feeds, name: np.ones(shape, np.float32)})
+
+
 @pytest.mark.parametrize(
     ("shapes", "wanted"),
     [

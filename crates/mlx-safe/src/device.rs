@@ -52,6 +52,9 @@ impl Device {
 
     /// Whether the loaded MLX library can use this device here.
     pub fn is_available(self) -> Result<bool> {
+        if self.index < 0 {
+            return Ok(false);
+        }
         let mut available = false;
         self.with_raw(|device| {
             check("device", || {
@@ -102,6 +105,9 @@ impl Device {
     /// # Errors
     /// If the device is not there.
     pub fn set_default(self) -> Result<()> {
+        if !self.is_available()? {
+            return argument("set_default_device", format!("{self:?} is not available"));
+        }
         self.with_raw(|device| {
             check("set_default_device", || {
                 // SAFETY: the handle is valid for the call; MLX copies it.
@@ -199,7 +205,12 @@ mod tests {
         assert!(Device::count(DeviceType::Cpu).unwrap() >= 1);
         let info = Device::CPU.info().unwrap();
         assert!(info.contains_key("device_name"), "{info:?}");
-        let none = Device { kind: DeviceType::Gpu, index: 99 };
-        assert!(none.info().is_err());
+        for kind in [DeviceType::Cpu, DeviceType::Gpu] {
+            for index in [99, -1] {
+                let none = Device { kind, index };
+                assert!(none.info().is_err() && none.set_default().is_err() && Stream::new_on(none).is_err());
+            }
+        }
+        assert_eq!(crate::Array::scalar(2.0f32).square().unwrap().item::<f32>().unwrap(), 4.0);
     }
 }

@@ -98,7 +98,11 @@ mod tests {
     }
     #[test]
     fn limits_are_set_and_handed_back() {
-        let before = set_limit(1 << 30).unwrap();
+        let before = set_limit(usize::MAX).unwrap();
+        // More than any machine has.
+        let huge = crate::zeros(&[i32::MAX, 1 << 15], crate::Dtype::Float32).unwrap();
+        assert!(huge.exp().unwrap().eval().unwrap_err().to_string().contains("not so much memory"));
+        assert_eq!(set_limit(1 << 30).unwrap(), usize::MAX);
         assert_eq!(limit().unwrap(), 1 << 30);
         assert_eq!(set_limit(before).unwrap(), 1 << 30);
         let before = set_cache_limit(1 << 20).unwrap();

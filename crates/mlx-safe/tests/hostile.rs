@@ -394,6 +394,10 @@ fn what_does_not_fit_is_an_error() {
     assert!(x.roll(&[1], &[0, 1]).is_err() && x.roll(&[1, 2], &[0]).is_err());
     let pad =
         |axes: &[i32]| x.pad(axes, &[1, 1], &[0, 0], &Array::scalar(0.0f32), mlx_safe::PadMode::Constant);
+    assert!(x.pad_symmetric(1, &count(&[5]), mlx_safe::PadMode::Constant).is_err());
+    assert!(mlx_safe::depends(&[], &[]).unwrap().is_empty());
+    assert!(mlx_safe::depends(&[], std::slice::from_ref(&x)).unwrap().is_empty());
+    assert_eq!(mlx_safe::depends(std::slice::from_ref(&x), &[]).unwrap()[0].shape(), [2, 3]);
     assert!(pad(&[0, 0]).is_err() && pad(&[1, -1]).is_err() && pad(&[0, -1]).is_ok());
     assert!(x.reshape(&[-2, -3]).is_err() && x.reshape(&[-1, -1]).is_err() && x.reshape(&[-6]).is_err());
     assert!(x.unflatten(1, &[-1, -3]).is_err());

@@ -2,6 +2,7 @@
 // nothing behind.
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <exception>
 #include <future>
 #include <sstream>
@@ -48,6 +49,15 @@ constexpr std::array<std::string_view, 20> FROM_EMPTY = {
 bool works_from_empty(std::string_view name) {
   return is_one_of(name, FROM_EMPTY) || name.starts_with("Scatter") || name.starts_with("SliceUpdate") ||
       name.starts_with("host op ");
+}
+
+// Above so many bytes the system is asked before MLX is, which does not survive its refusal.
+constexpr size_t PROBED = size_t{1} << 30;
+
+bool is_to_be_had(size_t bytes) {
+  void* probe = std::malloc(bytes);
+  std::free(probe);
+  return probe != nullptr;
 }
 
 [[noreturn]] void refuse(const mx::array& a, const char* why) {
@@ -182,8 +192,13 @@ class Graph {
   void check(const mx::array& a) const {
     std::string_view name = a.primitive().name();
     size_t bytes = checked_bytes(a);
-    if (bytes > limit_ && !is_one_of(name, VIEWS)) {
-      refuse(a, "the array is larger than the memory limit");
+    if (bytes > std::min(limit_, PROBED) && !is_one_of(name, VIEWS)) {
+      if (bytes > limit_) {
+        refuse(a, "the array is larger than the memory limit");
+      }
+      if (!is_to_be_had(bytes)) {
+        refuse(a, "there is not so much memory");
+      }
     }
     if (bytes == 0) {
       return;

@@ -100,7 +100,7 @@ fn step<'a>(
         u = Some(add(sketch, u, wire, term.sign, ty.clone()));
     }
     let inputs = vec![Some(a), Some(u?), Some(Wire::Old(input))];
-    Some(Wire::Node(sketch.own(STEP, inputs, false, vec![ty]), 0))
+    Some(Wire::Node(sketch.own(STEP, inputs, &[], vec![ty]), 0))
 }
 
 /// The axes of a state over all steps.
@@ -117,7 +117,7 @@ pub(crate) fn draw(
     (element, rank): (ElementType, usize),
 ) -> (Wire, Wire) {
     let outputs = vec![ranked(element, rank + 1), ranked(element, rank)];
-    let scan = sketch.own(OPERATOR, vec![Some(a), Some(u), Some(h0)], false, outputs);
+    let scan = sketch.own(OPERATOR, vec![Some(a), Some(u), Some(h0)], &[], outputs);
     (Wire::Node(scan, 0), Wire::Node(scan, 1))
 }
 

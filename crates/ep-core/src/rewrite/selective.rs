@@ -113,7 +113,8 @@ pub(crate) fn draw<'g, 'a>(
     let c = sketch.scale(c_wire, c.scale / c_scale)?;
     let inputs = [dt, x, b, c, a, h0].into_iter().map(Some).collect();
     let outputs = vec![ranked(element, 3), ranked(element, 3)];
-    let scan = sketch.own(OPERATOR, inputs, reverse, outputs);
+    let flags = if reverse { &["broadcast", "reverse"][..] } else { &["broadcast"] };
+    let scan = sketch.own(OPERATOR, inputs, flags, outputs);
     let axes: Vec<Axis> = (0..rank).map(Axis::State).collect();
     let last = arrange(sketch, Wire::Node(scan, 1), &[batch, channel, state], &axes)?;
     Some(Drawn { y: Wire::Node(scan, 0), y_axes: along.to_vec(), last, reverse })

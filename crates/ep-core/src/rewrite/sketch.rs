@@ -112,19 +112,17 @@ impl<'g, 'a> Sketch<'g, 'a> {
         Wire::Node(self.node(node, inputs.iter().copied().map(Some).collect(), vec![ty]), 0)
     }
 
-    /// Draws a node of this project's domain.
+    /// Draws a node of this project's domain, with these attributes set to 1.
     pub(crate) fn own(
         &mut self,
         op: &str,
         inputs: Vec<Option<Wire>>,
-        reverse: bool,
+        flags: &[&str],
         outputs: Vec<TensorType>,
     ) -> usize {
         let mut node = Node::new(op, 1);
         node.domain = DOMAIN.to_owned();
-        if reverse {
-            node.attributes.insert("reverse".to_owned(), Attribute::Int(1));
-        }
+        node.attributes.extend(flags.iter().map(|&flag| (flag.to_owned(), Attribute::Int(1))));
         self.node(node, inputs, outputs)
     }
 

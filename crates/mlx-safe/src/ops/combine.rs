@@ -64,6 +64,10 @@ pub fn meshgrid(arrays: &[Array], sparse: bool, indexing: Indexing) -> Result<Ve
 /// # Errors
 /// If MLX refuses.
 pub fn depends(inputs: &[Array], dependencies: &[Array]) -> Result<Vec<Array>> {
+    if inputs.is_empty() {
+        // MLX looks at the first.
+        return Ok(Vec::new());
+    }
     let (inputs, dependencies) = (VectorArray::from_arrays(inputs)?, VectorArray::from_arrays(dependencies)?);
     VectorArray::from_op("depends", |out| {
         // SAFETY: both vectors are live and `out` is empty.

@@ -57,6 +57,13 @@ impl PadMode {
     }
 }
 
+fn one_value(op: &'static str, value: &Array) -> Result<()> {
+    if value.size() != 1 {
+        return argument(op, format!("{value:?} is no scalar to fill with"));
+    }
+    Ok(())
+}
+
 /// Sizes of which at most one is -1, none less.
 fn one_unknown(op: &'static str, shape: &[i32]) -> Result<()> {
     if shape.iter().any(|&n| n < -1) || shape.iter().filter(|&&n| n == -1).count() > 1 {
@@ -121,7 +128,7 @@ impl Array {
     /// type.
     ///
     /// # Errors
-    /// If the three slices differ in length, an amount is negative or an axis is named twice.
+    /// If the three slices differ in length, an amount is negative, an axis is named twice or `value` is no scalar.
     pub fn pad(
         &self,
         axes: &[i32],
@@ -133,6 +140,7 @@ impl Array {
         if axes.len() != low.len() || axes.len() != high.len() || low.iter().chain(high).any(|&n| n < 0) {
             return argument("pad", format!("axes {axes:?}, low {low:?} and high {high:?} do not fit"));
         }
+        one_value("pad", value)?;
         let name = mode.name().as_ptr();
         // MLX's other modes take every axis or none.
         let rank = self.ndim();
@@ -153,11 +161,12 @@ impl Array {
     /// `width` elements before and after every axis, filled as by [`Array::pad`].
     ///
     /// # Errors
-    /// If `width` is negative.
+    /// If `width` is negative or `value` is no scalar.
     pub fn pad_symmetric(&self, width: i32, value: &Array, mode: PadMode) -> Result<Array> {
         if width < 0 {
             return argument("pad_symmetric", format!("width {width} is negative"));
         }
+        one_value("pad_symmetric", value)?;
         op!("pad_symmetric", mlx_pad_symmetric(self.raw(), width, value.raw(), mode.name().as_ptr()))
     }
 

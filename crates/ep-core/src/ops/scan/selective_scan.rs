@@ -1,7 +1,7 @@
 //! `SelectiveScan` and `SelectiveScanGrad` (ai.ortmlx 1) as one kernel each; see `kernels_metal::selective_scan`.
 //!
 //! Inputs dt, x (T, B, D), b, c (T, B, N), A (D, N), h0 (B, D, N, optional); attribute `reverse`. Outputs y (T, B, D) and
-//! the last state (B, D, N). Sizes of 1 are broadcast.
+//! the last state (B, D, N). In nodes that a rule has drawn (attribute `broadcast`), sizes of 1 are broadcast.
 
 use kernels_metal::selective_scan::{Inputs, SelectiveScan as Kernel};
 use mlx_safe::Array;
@@ -19,6 +19,7 @@ const INPUTS: [(&str, usize); 6] = [("dt", 3), ("x", 3), ("b", 3), ("c", 3), ("A
 /// The forward operator.
 pub(crate) struct SelectiveScan {
     kernel: Kernel,
+    broadcast: bool,
 }
 
 /// Its derivative: the same inputs, then dy (T, B, D) and optionally dh (B, D, N); outputs ddt, dx, db, dc, dA, dh0.
@@ -85,7 +86,7 @@ impl Op for SelectiveScan {
     const KEYS: &'static [OpKey] = &[OpKey::own("SelectiveScan")];
 
     fn claim(node: &NodeRef<'_>) -> Result<Self, Decline> {
-        Ok(Self { kernel: claim(node)? })
+        Ok(Self { kernel: claim(node)?, broadcast: node.flag_or("broadcast", false)? })
     }
 
     fn shape_mode(&self) -> ShapeMode {
@@ -93,7 +94,8 @@ impl Op for SelectiveScan {
     }
 
     fn lower(&self, cx: &mut Lowering<'_>) -> Result<(), LowerError> {
-        let outputs = self.kernel.forward(&broadcast(inputs(cx)?)?)?;
+        let given = inputs(cx)?;
+        let outputs = self.kernel.forward(&if self.broadcast { broadcast(given)? } else { given })?;
         for (i, array) in [outputs.y, outputs.h].into_iter().enumerate() {
             if cx.wants(i) {
                 let array = array.astype(cx.output_dtype(i)?)?;
