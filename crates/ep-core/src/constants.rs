@@ -1,7 +1,7 @@
 //! Constants of programs, one array for equal ones: of a graph and its bodies, and of all sessions of a device.
 //!
-//! ONNX Runtime maps or reads a file anew for each session and does not say that two sessions' weights are the same, so contents
-//! are compared. That costs no more than the copy it saves, where the host can read MLX's memory.
+//! The caller reads or maps a file anew for each session, and a file may change, so contents are compared. That costs no more
+//! than the copy it saves, where the host can read MLX's memory.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
