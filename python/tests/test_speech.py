@@ -20,8 +20,8 @@ def test_every_scan_of_the_speech_model_is_fused(claim: str, clusters: int | Non
     trace = tmp_path / "trace.jsonl"
     session = ort_mlx.session(model, quiet(), device="cpu", claim=claim, trace=str(trace))
     placement = Placement.read(trace)
-    assert sum(count for _, count, _ in placement.kernels()) == LAYERS * speech.SCANS_PER_LAYER
-    assert all(kernel.startswith("selective_scan") for kernel, _, _ in placement.kernels())
+    scans = [count for kernel, count, _ in placement.kernels() if kernel.startswith("selective_scan")]
+    assert sum(scans) == LAYERS * speech.SCANS_PER_LAYER
     assert clusters is None or len(placement.clusters) == clusters
     reference = cpu_session(model)
     for frames, bands in [(13, 7), (1, 5), (70, 3)]:
