@@ -1,4 +1,4 @@
-//! Indices made safe: MLX reads and writes wherever an index points.
+//! Indices looked at: one that is out of range fails the run, as on ONNX Runtime's CPU. mlx-safe keeps it inside meanwhile.
 
 use mlx_safe::{Array, Dtype};
 
@@ -6,38 +6,35 @@ use crate::LowerError;
 use crate::host::{HostTensor, shape_i32};
 use crate::lowering::Lowering;
 
-/// Input `i`, indices into an axis of `size` elements, as int32 between 0 and `size - 1`. Negative ones count from the
-/// end; one out of range fails the run, as on ONNX Runtime's CPU.
-pub(crate) fn bounded(cx: &mut Lowering<'_>, i: usize, size: i32) -> Result<Array, LowerError> {
+/// Input `i`, indices into an axis of `size` elements, for operations of mlx-safe; negative ones count from the end.
+pub(crate) fn checked(cx: &mut Lowering<'_>, i: usize, size: i32) -> Result<Array, LowerError> {
     if let Some(host) = cx.known(i) {
         let indices: Vec<i32> = wrapped(host, size.into())?.into_iter().map(|i| i as i32).collect();
         return Ok(Array::from_slice(&indices, &shape_i32(host.dims())?)?);
     }
     let indices = cx.array(i)?;
-    bounded_array(cx, &indices, size)
+    checked_array(cx, indices, size)
 }
 
-/// As [`bounded`], for indices that are on the device.
-pub(crate) fn bounded_array(cx: &mut Lowering<'_>, indices: &Array, size: i32) -> Result<Array, LowerError> {
+/// As [`checked`], for indices that are on the device.
+pub(crate) fn checked_array(cx: &mut Lowering<'_>, indices: Array, size: i32) -> Result<Array, LowerError> {
     if indices.size() == 0 {
         return Ok(indices.astype(Dtype::Int32)?);
     }
     if size == 0 {
         return Err(LowerError::invalid("an index into an axis of no elements"));
     }
-    let indices =
-        if indices.dtype() == Dtype::Int64 { indices.clone() } else { indices.astype(Dtype::Int32)? };
+    let indices = if indices.dtype() == Dtype::Int64 { indices } else { indices.astype(Dtype::Int32)? };
     let scalar = |value: i32| Array::scalar_of(value.into(), indices.dtype());
-    let (zero, size_, last) = (scalar(0)?, scalar(size)?, scalar(size - 1)?);
-    let wrapped = mlx_safe::where_(&indices.less(&zero)?, &indices.add(&size_)?, &indices)?;
-    let within = wrapped.greater_equal(&zero)?.logical_and(&wrapped.less(&size_)?)?;
-    let axes: Vec<i32> = (0..within.ndim() as i32).collect();
-    let all = if axes.is_empty() { within } else { within.all(&axes, false)? };
-    cx.require(all, out_of_range(size.into()));
-    Ok(wrapped.maximum(&zero)?.minimum(&last)?.astype(Dtype::Int32)?)
+    let within = indices
+        .greater_equal(&scalar(-size)?)?
+        .logical_and(&indices.less(&scalar(size)?)?)?
+        .all(.., false)?;
+    cx.require(within, out_of_range(size.into()));
+    Ok(indices)
 }
 
-/// The same on the host.
+/// The same on the host, counted from the start.
 pub(crate) fn wrapped(indices: &HostTensor, size: i64) -> Result<Vec<i64>, LowerError> {
     let indices = indices.to_ints().ok_or_else(|| LowerError::invalid("the indices are not integers"))?;
     let wrap = |i: i64| if i < 0 { i.saturating_add(size) } else { i };

@@ -2,7 +2,7 @@
 
 use ndarray::{ArrayD, Axis, IxDyn};
 
-use super::bounds::{bounded, wrapped};
+use super::bounds::{checked, wrapped};
 use crate::host::{HOST_LIMIT, HostTensor, rearrange};
 use crate::lowering::Lowering;
 use crate::op::{Op, OpKey, ShapeMode};
@@ -27,7 +27,7 @@ impl Op for Gather {
     fn lower(&self, cx: &mut Lowering<'_>) -> Result<(), LowerError> {
         let x = cx.array(0)?;
         let axis = axes::axis(self.axis, x.ndim())?;
-        let indices = bounded(cx, 1, x.shape()[axis])?;
+        let indices = checked(cx, 1, x.shape()[axis])?;
         let (before, after) = (&x.shape()[..axis], &x.shape()[axis + 1..]);
         let shape = [before, indices.shape(), after].concat();
         if shape.contains(&0) {
@@ -81,7 +81,7 @@ impl Op for GatherElements {
                 x.shape()
             )));
         }
-        let indices = bounded(cx, 1, x.shape()[axis])?;
+        let indices = checked(cx, 1, x.shape()[axis])?;
         if indices.size() == 0 {
             return cx.emit(0, mlx_safe::zeros(&shape, x.dtype())?);
         }

@@ -2,7 +2,7 @@
 
 use mlx_safe::Array;
 
-use super::bounds::{bounded_array, positions};
+use super::bounds::{checked_array, positions};
 use crate::lowering::Lowering;
 use crate::op::{Op, OpKey, ShapeMode};
 use crate::{Decline, LowerError, NodeRef};
@@ -48,7 +48,7 @@ impl Op for GatherNd {
         }
         for (column, axis) in (batch..indexed).enumerate() {
             let column = column_of(&indices, column)?;
-            tuple.push(bounded_array(cx, &column, x.shape()[axis])?);
+            tuple.push(checked_array(cx, column, x.shape()[axis])?);
         }
         if shape.contains(&0) {
             return cx.emit(0, mlx_safe::zeros(&shape, x.dtype())?);

@@ -3,7 +3,7 @@
 use mlx_safe::{Array, DeviceType, Dtype, ScatterMode};
 use onnx_graph::ElementType;
 
-use super::bounds::{bounded, bounded_array, positions};
+use super::bounds::{checked, checked_array, positions};
 use super::gather_nd::column_of;
 use crate::lowering::Lowering;
 use crate::op::{Op, OpKey, ShapeMode};
@@ -73,7 +73,7 @@ impl Op for ScatterElements {
         if shape.contains(&0) {
             return cx.forward(0, 0);
         }
-        let indices = bounded(cx, 1, x.shape()[axis])?;
+        let indices = checked(cx, 1, x.shape()[axis])?;
         let tuple: Vec<Array> = (0..rank)
             .map(|i| if i == axis { Ok(indices.clone()) } else { positions(shape[i], i, rank) })
             .collect::<Result<_, _>>()?;
@@ -112,7 +112,7 @@ impl Op for ScatterNd {
         let mut tuple = Vec::with_capacity(width);
         for axis in 0..width {
             let column = column_of(&indices, axis)?;
-            tuple.push(bounded_array(cx, &column, x.shape()[axis])?);
+            tuple.push(checked_array(cx, column, x.shape()[axis])?);
         }
         if updates.size() == 0 {
             return cx.forward(0, 0);

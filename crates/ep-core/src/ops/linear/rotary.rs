@@ -8,7 +8,7 @@ use crate::axes::axis;
 use crate::convert::in_float32;
 use crate::lowering::Lowering;
 use crate::op::{Op, OpKey, ShapeMode};
-use crate::ops::index::bounds::{bounded, bounded_array};
+use crate::ops::index::bounds::{checked, checked_array};
 use crate::{Decline, LowerError, NodeRef};
 
 /// `RotaryEmbedding`: X (B, S, N * D) or (B, N, S, D), a cosine and a sine table (P, R / 2) with positions (B, S), or the
@@ -115,9 +115,9 @@ impl RotaryEmbedding {
         let at = if self.counts && given.iter().product::<i32>() == 1 {
             let first = cx.array(positions)?.reshape(&[1, 1])?;
             let steps = mlx_safe::arange(0.0, length.into(), 1.0, first.dtype())?.reshape(&[1, length])?;
-            bounded_array(cx, &first.add(&steps)?, rows)?
+            checked_array(cx, first.add(&steps)?, rows)?
         } else if given == [batch, length] {
-            bounded(cx, positions, rows)?
+            checked(cx, positions, rows)?
         } else {
             return Err(LowerError::invalid(format!("positions {given:?} for {batch} x {length}")));
         };
