@@ -3,9 +3,10 @@
 use onnx_graph::pattern::Scopes;
 use onnx_graph::{Attribute, Node, TensorType};
 
+use super::causal::is_causal;
 use super::layout::{Frame, Operand, broadcast, times};
 use super::matrices::{Axis, Matrices};
-use super::scores::Scores;
+use super::scores::{Mask, Scores, frame};
 use crate::rewrite::sketch::{DOMAIN, Sketch, Wire};
 
 /// The inputs of an attention, drawn. What the graph multiplies is the number in front times what is drawn.
@@ -17,6 +18,7 @@ pub(crate) struct Drawn {
     /// The pullback's dY.
     pub(crate) dy: Option<(Wire, f64)>,
     mask: Option<Wire>,
+    causal: bool,
     /// What the kernel multiplies scores by.
     pub(crate) scale: f64,
 }
@@ -48,10 +50,12 @@ impl Operands {
         scores: &Scores,
         even: bool,
     ) -> Option<Drawn> {
-        let wanted = match scores.masks[..] {
+        let (causal, masks): (Vec<Mask>, Vec<Mask>) =
+            scores.masks.iter().cloned().partition(|mask| is_causal(scopes, mask));
+        let wanted = match masks[..] {
             [] => None,
             _ if !even => None,
-            _ => Some(scores.mask_frame(scopes)?),
+            _ => Some(frame(scopes, &masks)?),
         };
         let all: Vec<&Operand> = [&self.q, &self.k, &self.v].into_iter().chain(&self.dy).collect();
         let frame =
@@ -62,10 +66,10 @@ impl Operands {
         }
         let mut k = frame.bring(sketch, scopes, &self.k)?;
         let mut v = frame.bring(sketch, scopes, &self.v)?;
-        let mask = frame.mask(sketch, &scores.masks)?;
+        let mask = frame.mask(sketch, &masks)?;
         if !even {
             // A mask of undeclared rank may have no axes for the stack.
-            let ranked = scores.masks.iter().all(|mask| scopes.rank(mask.value).is_some());
+            let ranked = masks.iter().all(|mask| scopes.rank(mask.value).is_some());
             for wire in [Some(k.0), Some(v.0), mask.filter(|_| ranked)].into_iter().flatten() {
                 q.0 = broadcast(sketch, q.0, wire)?;
             }
@@ -77,7 +81,16 @@ impl Operands {
             None => None,
         };
         let scale = scores.scale.number * q.1 * k.1;
-        (scale.is_finite() && scale != 0.0).then_some(Drawn { frame, q, k, v, dy, mask, scale })
+        (scale.is_finite() && scale != 0.0).then_some(Drawn {
+            frame,
+            q,
+            k,
+            v,
+            dy,
+            mask,
+            causal: !causal.is_empty(),
+            scale,
+        })
     }
 }
 
@@ -92,6 +105,9 @@ impl Drawn {
         let mut node = Node::new(operator, 1);
         node.domain = DOMAIN.to_owned();
         node.attributes.insert("scale".to_owned(), Attribute::Float(self.scale as f32));
+        if self.causal {
+            node.attributes.insert("is_causal".to_owned(), Attribute::Int(1));
+        }
         let mut inputs = vec![Some(self.q.0), Some(self.k.0), Some(self.v.0)];
         inputs.extend(self.dy.map(|(dy, _)| Some(dy)));
         inputs.push(self.mask);

@@ -1,6 +1,7 @@
 //! Attention and its pullback, in the many ways in which exporters write them: a softmax over scaled and masked products
 //! of queries and keys, multiplied by values.
 
+mod causal;
 mod factor;
 mod flow;
 mod forward;

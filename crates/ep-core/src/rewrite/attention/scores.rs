@@ -8,7 +8,7 @@ use super::matrices::Matrices;
 use super::product::Product;
 
 /// What is at least this low stands for minus infinity: scores never come near it.
-const LOW: f64 = -1e4;
+pub(crate) const LOW: f64 = -1e4;
 
 /// The scores of an attention.
 #[derive(Clone, Debug)]
@@ -106,13 +106,13 @@ impl Scores {
         }
         None
     }
+}
 
-    /// The size of the stack, by axes, where masks are; `None` if there is no mask, or if they do not agree.
-    pub(crate) fn mask_frame(&self, scopes: &Scopes<'_, '_>) -> Option<Vec<Dim>> {
-        let mut frames = self.masks.iter().map(|mask| mask.scores.batch_dims(scopes));
-        let first = frames.next()??;
-        frames.all(|frame| frame.as_ref() == Some(&first)).then_some(first)
-    }
+/// The size of the stack, by axes, where masks are; `None` if there is no mask, or if they do not agree.
+pub(crate) fn frame(scopes: &Scopes<'_, '_>, masks: &[Mask]) -> Option<Vec<Dim>> {
+    let mut frames = masks.iter().map(|mask| mask.scores.batch_dims(scopes));
+    let first = frames.next()??;
+    frames.all(|frame| frame.as_ref() == Some(&first)).then_some(first)
 }
 
 /// The ways in which a value can be scores and a mask, where what is made of both is multiplied by `scale` afterwards.

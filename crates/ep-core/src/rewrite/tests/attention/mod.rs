@@ -1,5 +1,6 @@
 //! Spellings of attention and its pullback that are recognised, and near misses that are not, each right at two sizes.
 
+mod causal;
 mod forward;
 mod gradient;
 mod near_misses;
