@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "bridge.h"
+#include "fold.h"
 #include "into.h"
 #include "mlx/c/error.h"
 #include "mlx/c/private/mlx.h"
@@ -23,18 +24,14 @@ namespace {
 
 namespace mx = mlx::core;
 
-bool is_placeholder(const mx::array& a) {
-  return a.status() == mx::array::Status::unscheduled && !a.has_primitive();
-}
-
-bool is_computed(const mx::array& a) {
-  return a.status() == mx::array::Status::unscheduled && a.has_primitive();
-}
+using ortmlx::is_computed;
+using ortmlx::is_placeholder;
 
 class Recording {
  public:
   Recording(const std::vector<mx::array>& inputs, const std::vector<mx::array>& outputs, bool shapeless)
       : shapeless_(shapeless) {
+    ortmlx::fold_constants(outputs);
     for (const auto& in : inputs) {
       place(in);
       specs_.push_back({in.shape(), in.dtype()});

@@ -33,7 +33,8 @@ const MOST_DEPTH: usize = 4096;
 
 impl Recording {
     /// Calls `function` once, with inputs of these shapes and types whose values are not there: it must be pure, and cannot
-    /// evaluate what depends on them. Arrays that it captures are constants of the recording.
+    /// evaluate what depends on them. Arrays that it captures are constants of the recording; what is computed from
+    /// constants alone is computed once, where the results are small.
     ///
     /// # Errors
     /// What `function` returns.
@@ -194,6 +195,31 @@ mod tests {
             let outputs: Vec<Vec<f32>> = outputs.iter().map(|y| y.to_vec().unwrap()).collect();
             assert_eq!(outputs, [vec![3.0 * values[1]], vec![2.0 * values[0]], vec![9.0], vec![2.0, 3.0]]);
         }
+    }
+
+    #[test]
+    fn what_inputs_do_not_change_is_computed_once() {
+        let function = |x: &[Array]| {
+            let table = crate::arange(0.0, 3.0, 1.0, Dtype::Float32)?.exp()?;
+            let (first, second) = (table.add(&Array::scalar(1.0f32))?, table.negative()?);
+            let large = crate::zeros(&[2048, 1024], Dtype::Float32)?.add(&Array::scalar(2.0f32))?;
+            let corner = large.slice_axis(0, ..1)?.slice_axis(1, ..3)?;
+            Ok(vec![x[0].add(&first)?, second, x[0].multiply(&corner)?, large])
+        };
+        let recording = Recording::new(&[spec(3)], &function).unwrap();
+        let outputs = recording.replay(&[floats(&[1.0, 2.0, 3.0])]).unwrap();
+        let values: Vec<Vec<f32>> = outputs[..3].iter().map(|y| y.to_vec().unwrap()).collect();
+        for (i, x) in [1.0f64, 2.0, 3.0].into_iter().enumerate() {
+            let e = (i as f64).exp();
+            assert!((f64::from(values[0][i]) - (x + e + 1.0)).abs() < 1e-5);
+            assert!((f64::from(values[1][i]) + e).abs() < 1e-5);
+            assert_eq!(f64::from(values[2][i]), 2.0 * x);
+        }
+        assert_eq!((outputs[3].shape(), outputs[3].size()), (&[2048, 1024][..], 1 << 21));
+        // The sum, the product with what is as large as may be, that and its slices: not the table.
+        let alone = Recording::new(&[spec(3)], &|x| Ok(vec![function(x)?[0].clone()])).unwrap();
+        assert_eq!(alone.operations(), 1);
+        assert!(recording.operations() > 2, "8 MiB are not kept");
     }
 
     #[test]
