@@ -19,7 +19,7 @@ pub enum Dtype {
     Int64,
     Float16,
     Float32,
-    /// CPU only.
+    /// CPU only. MLX computes `exp`, `sin`, `cos`, `erf` and what is made of them to the precision of float32.
     Float64,
     Bfloat16,
     /// Two float32: real and imaginary.

@@ -141,7 +141,8 @@ pub fn rfftn<'a>(a: &Array, n: Option<&[i32]>, axes: impl Into<Axes<'a>>, norm: 
     op!("rfftn", mlx_fft_rfftn(a.raw(), n.as_ptr(), n.len(), axes.as_ptr(), axes.len(), norm.raw()))
 }
 
-/// The inverse of [`rfft`]: real, by default 2 (size - 1) values, over `axis`.
+/// The inverse of [`rfft`]: real, by default 2 (size - 1) values, over `axis`. MLX's `jvp` and `vmap` forget an `n` other than
+/// that one; its `vjp` does not.
 ///
 /// # Errors
 /// If there is no such axis or a size is below 1.

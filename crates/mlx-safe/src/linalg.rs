@@ -50,10 +50,31 @@ matrix_functions! {
     pinv() => mlx_linalg_pinv(a.raw());
     /// X with A X = B for (..., N, N) and (..., N, K) or (N).
     solve(b: &Array) => mlx_linalg_solve(a.raw(), b.raw());
-    /// X with A X = B, reading one triangle of A only.
-    solve_triangular(b: &Array, upper: bool) => mlx_linalg_solve_triangular(a.raw(), b.raw(), upper);
-    /// The inverse of a triangular matrix, reading one triangle only.
-    tri_inv(upper: bool) => mlx_linalg_tri_inv(a.raw(), upper);
+}
+
+/// A triangle of `a`, zero elsewhere: under `vmap` MLX forgets which one to read.
+fn triangle(a: &Array, upper: bool) -> Result<Array> {
+    if upper { a.triu(0) } else { a.tril(0) }
+}
+
+/// X with A X = B, reading one triangle of A only.
+///
+/// # Errors
+/// If shapes do not fit or there are no elements.
+pub fn solve_triangular(a: &Array, b: &Array, upper: bool) -> Result<Array> {
+    filled("solve_triangular", a)?;
+    let a = triangle(a, upper)?;
+    op!("solve_triangular", mlx_linalg_solve_triangular(a.raw(), b.raw(), upper))
+}
+
+/// The inverse of a triangular matrix, reading one triangle only.
+///
+/// # Errors
+/// If shapes do not fit or there are no elements.
+pub fn tri_inv(a: &Array, upper: bool) -> Result<Array> {
+    filled("tri_inv", a)?;
+    let a = triangle(a, upper)?;
+    op!("tri_inv", mlx_linalg_tri_inv(a.raw(), upper))
 }
 
 /// The triangle of a symmetric matrix that is read.

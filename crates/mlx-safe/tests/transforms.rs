@@ -303,3 +303,44 @@ fn functions_without_an_output_or_with_another_number_later_are_errors() {
     let fickle = fickle.unwrap();
     assert!(grad(|x| fickle.apply(x)?[0].sum(.., false), &[0])(&[x()]).is_err());
 }
+
+/// What MLX's own rules get wrong: items along another axis than the first, factors of `addmm`, triangles.
+#[test]
+fn rules_of_single_operations() {
+    let numbers = |shape: &[i32]| {
+        let n: i32 = shape.iter().product();
+        Array::from_slice(&(0..n).map(|i| 1.0 + (i * 7 % 5) as f32).collect::<Vec<_>>(), shape).unwrap()
+    };
+    let at = Array::from_slice(&[3i32, 1], &[2]).unwrap();
+    let put = |x: &[Array]| {
+        Ok(vec![x[0].scatter(mlx_safe::ScatterMode::Set, std::slice::from_ref(&at), &x[1], &[0])?])
+    };
+    let (base, updates) = (numbers(&[4, 2, 3]), numbers(&[2, 1, 2, 3]));
+    let found = vmap(put, &[base.clone(), updates.clone()], &[Some(2), Some(3)]).unwrap().remove(0);
+    for item in 0..3 {
+        let one = put(&[base.index((.., .., item)).unwrap(), updates.slice_axis(-1, item).unwrap()]);
+        assert_eq!(
+            found.index(item).unwrap().to_vec::<f32>().unwrap(),
+            one.unwrap()[0].to_vec::<f32>().unwrap()
+        );
+    }
+
+    // 3 (A B) + 2 C, for directions that are the arrays themselves: 6 (A B) + 2 C.
+    let [c, a, b] = [[2, 2], [2, 3], [3, 2]].map(|shape| numbers(&shape));
+    let addmm = |x: &[Array]| Ok(vec![x[0].addmm(&x[1], &x[2], 3.0, 2.0)?]);
+    let inputs = [c.clone(), a.clone(), b.clone()];
+    let (value, slope) = jvp(addmm, &inputs, &inputs).unwrap();
+    let (product, c) = (a.matmul(&b).unwrap().to_vec::<f32>().unwrap(), c.to_vec::<f32>().unwrap());
+    let sums =
+        |factor: f64| product.iter().zip(&c).map(move |(p, c)| factor * f64::from(*p) + 2.0 * f64::from(*c));
+    close(&value[0], sums(3.0));
+    close(&slope[0], sums(6.0));
+
+    // The upper triangle is ((1, 2), (0, 4)), its inverse ((1, -1/2), (0, 1/4)).
+    let matrix = Array::from_slice(&[1.0f32, 2.0, 3.0, 4.0], &[1, 2, 2]).unwrap();
+    let cpu = mlx_safe::Stream::default_on(mlx_safe::Device::CPU).unwrap();
+    let inverse = |x: &[Array]| Ok(vec![mlx_safe::linalg::tri_inv(&x[0], true)?]);
+    let inverse =
+        cpu.scope(|| vmap(inverse, &[matrix], &[Some(0)]).unwrap().remove(0).to_vec::<f32>().unwrap());
+    assert_eq!(inverse, [1.0, -0.5, 0.0, 0.25]);
+}

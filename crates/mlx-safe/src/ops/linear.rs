@@ -11,8 +11,6 @@ use crate::{Array, Result};
 methods! {
     /// Product of matrices (..., M, K) and (..., K, N), broadcasting the leading axes.
     matmul(other: &Array) => mlx_matmul(other.raw());
-    /// `alpha` A B + `beta` times this array, which broadcasts to (..., M, N).
-    addmm(a: &Array, b: &Array, alpha: f32, beta: f32) => mlx_addmm(a.raw(), b.raw(), alpha, beta);
     /// Sum over the last axes of both: (..., K) and (..., K).
     inner(other: &Array) => mlx_inner(other.raw());
     /// Every product of an element of one and one of the other, both flattened: (M, N).
@@ -35,6 +33,23 @@ methods! {
 }
 
 impl Array {
+    /// `alpha` A B + `beta` times this array, which broadcasts to (..., M, N).
+    ///
+    /// # Errors
+    /// If shapes do not fit.
+    pub fn addmm(&self, a: &Array, b: &Array, alpha: f32, beta: f32) -> Result<Array> {
+        // MLX's `jvp` forgets both factors.
+        let (c, a) = (self.scaled(beta)?, a.scaled(alpha)?);
+        op!("addmm", mlx_addmm(c.raw(), a.raw(), b.raw(), 1.0, 1.0))
+    }
+
+    fn scaled(&self, factor: f32) -> Result<Array> {
+        if factor == 1.0 {
+            return Ok(self.clone());
+        }
+        self.multiply(&Array::scalar(factor).astype(self.dtype())?)
+    }
+
     /// Products of chosen matrices: `lhs` of this (flattened leading axes) with `rhs` of `other`, both integers; `None` takes
     /// them in order. Indices out of range are treated as by [`Array::take`]. `sorted` promises ascending indices.
     ///

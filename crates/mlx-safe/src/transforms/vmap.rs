@@ -35,7 +35,12 @@ pub fn vmap(
     in_axes: &[Option<i32>],
 ) -> Result<Vec<Array>> {
     let axes = axes(inputs, in_axes)?;
-    let inputs = VectorArray::from_arrays(inputs)?;
+    // First in every input: MLX's scatter confuses axes of items that are not.
+    let moved =
+        |(input, &axis): (&Array, &c_int)| if axis > 0 { input.moveaxis(axis, 0) } else { Ok(input.clone()) };
+    let inputs = inputs.iter().zip(&axes).map(moved).collect::<Result<Vec<_>>>()?;
+    let axes: Vec<c_int> = axes.iter().map(|&axis| axis.min(0)).collect();
+    let inputs = VectorArray::from_arrays(&inputs)?;
     let function = |x: &[Array]| function(x);
     let (items, outputs) = Closure::scoped(&function, |f| {
         two_vectors("vmap", |items, outputs| {
