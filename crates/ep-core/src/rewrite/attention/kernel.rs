@@ -64,8 +64,15 @@ impl Operands {
         for &(value, power) in &scores.scale.computed {
             q.0 = times(sketch, q.0, value, power)?;
         }
-        let mut k = frame.bring(sketch, scopes, &self.k)?;
-        let mut v = frame.bring(sketch, scopes, &self.v)?;
+        // The pullback would have to find the graph's own sums over the group.
+        let shared = match self.dy {
+            None => frame.bring_shared(sketch, scopes, [&self.k, &self.v]),
+            Some(_) => None,
+        };
+        let [mut k, mut v] = match shared {
+            Some(shared) => shared,
+            None => [frame.bring(sketch, scopes, &self.k)?, frame.bring(sketch, scopes, &self.v)?],
+        };
         let mask = frame.mask(sketch, &masks)?;
         if !even {
             // A mask of undeclared rank may have no axes for the stack.

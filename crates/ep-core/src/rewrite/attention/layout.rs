@@ -4,8 +4,9 @@ use onnx_graph::pattern::Scopes;
 use onnx_graph::{Attribute, Dim, ElementType, Tensor};
 
 use super::factor::{Factor, Part, parts};
-use super::matrices::{Axis, Matrices, plain, same_dims};
+use super::matrices::{Axis, Matrices, plain, same, same_dims};
 use super::scores::{Kind, Mask};
+use super::shared::behind;
 use crate::rewrite::sketch::{Sketch, Wire, ranked};
 
 /// Something that a kernel reads.
@@ -108,6 +109,34 @@ impl Frame {
         let matrix = sizes(sketch, wire, &[rank - 2, rank - 1])?;
         let wire = reshape(sketch, wire, batch, matrix, self.dims.len() + 2)?;
         Some((self.outward(sketch, wire)?, part.number))
+    }
+
+    /// Draws keys and values as (B, Hk, rows, columns) where H / Hk heads of queries share each. `None` if they do not.
+    pub(crate) fn bring_shared(
+        &self,
+        sketch: &mut Sketch<'_, '_>,
+        scopes: &Scopes<'_, '_>,
+        operands: [&Operand; 2],
+    ) -> Option<[(Wire, f64); 2]> {
+        if matches!(self.like, Like::Read) || self.dims.len() != 2 {
+            return None;
+        }
+        let heads = operands.map(|operand| {
+            let found = behind(scopes, operand.base()?).into_iter().filter_map(|part| {
+                let dims = part.view.batch_dims(scopes)?;
+                (dims.len() == 2 && same(&dims[0], &self.dims[0])).then_some((part, dims))
+            });
+            let wanted = operand.wanted(2);
+            found.min_by_key(|(part, _)| part.view.axes != wanted)
+        });
+        let [Some((k, k_dims)), Some((v, v_dims))] = heads else { return None };
+        if !same_dims(&k_dims, &v_dims) {
+            return None;
+        }
+        let mut bring = |part: &Part, operand: &Operand| {
+            Some((arranged(sketch, &part.view, operand.matrix())?, part.number))
+        };
+        Some([bring(&k, operands[0])?, bring(&v, operands[1])?])
     }
 
     /// (stack.., rows, columns) as (B, H, rows, columns).

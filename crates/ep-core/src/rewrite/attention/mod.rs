@@ -13,6 +13,7 @@ mod probabilities;
 mod product;
 mod ranks;
 mod scores;
+mod shared;
 
 pub(crate) use forward::attention;
 pub(crate) use gradient::pullback;

@@ -88,6 +88,39 @@ fn sizes_that_nothing_is_known_of() {
     }
 }
 
+/// Heads of keys that are repeated are not for the kernel, which shares them; only the repetition goes.
+#[test]
+fn heads_that_are_shared() {
+    let mut w = Writer::new();
+    let q = w.input("q", E::Float, &["B", "4", "L", "E"]);
+    let k = w.input("k", E::Float, &["B", "2", "S", "E"]);
+    let v = w.input("v", E::Float, &["B", "2", "S", "V"]);
+    let repeated = |w: &mut Writer, x: &Value| {
+        let axes = w.constant(onnx_graph::Tensor::from_ints(&[2]));
+        let (rows, columns) = (x.dims[2], x.dims[3]);
+        let x = w.op("Unsqueeze", &[x, &axes], &["B", "2", "1", rows, columns]);
+        let twice = w.constant(onnx_graph::Tensor::from_ints(&[1, 1, 2, 1, 1]));
+        let x = w.op("Expand", &[&x, &twice], &["B", "2", "2", rows, columns]);
+        w.reshaped(&x, &["B", "4", rows, columns])
+    };
+    let (k, v) = (repeated(&mut w, &k), repeated(&mut w, &v));
+    let k_columns = w.turned(&k);
+    let scores = w.matmul(&q, &k_columns);
+    let p = w.softmax(&scores);
+    let y = w.matmul(&p, &v);
+    let graph = w.finish(&[&y]);
+    assert_eq!(crate::testing::graphs::kernels(&graph), [FORWARD]);
+    let mut rewritten = graph.clone();
+    let rules = crate::rewrite::Rules { selective_scan: false, spelled: true };
+    crate::rewrite::apply(&mut rewritten, rules, mlx_safe::DeviceType::Cpu).unwrap();
+    assert!(rewritten.nodes().all(|(_, node)| node.op_type != "Expand"), "keys are repeated");
+    for [b, l, s] in [[2, 5, 7], [1, 3, 2]] {
+        let floats = |name, dims: [usize; 4]| (name, crate::testing::uniform(E::Float, dims, -1.0, 1.0));
+        let inputs = [floats("q", [b, 4, l, 3]), floats("k", [b, 2, s, 3]), floats("v", [b, 2, s, 6])];
+        crate::testing::graphs::agrees(&graph, super::OPSET, &inputs);
+    }
+}
+
 /// A mask of sizes that are computed hides how many axes the scores have.
 #[test]
 fn ranks_that_nobody_declares() {
