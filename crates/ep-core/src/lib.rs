@@ -40,7 +40,7 @@ pub use error::{Decline, DeclineCode, Error, LowerError};
 pub use executable::mode::{Decision, Mode};
 pub use io::{Elements, OutputSink, Ran, TensorView, Traffic};
 pub use mlx_safe::Block;
-pub use op::ShapeMode;
+pub(crate) use op::ShapeMode;
 pub use options::{
     ClaimPolicy, CompileChoice, DeviceChoice, OptionError, Options, Precision, RewriteChoice,
     SelectiveScanChoice,

@@ -94,7 +94,7 @@ fn record(
         None => recording?,
     };
     let fuse = form == Form::Keyed && fuses(device);
-    let recording = if fuse { recording.fused()? } else { recording };
+    let recording = if fuse { recording.fused() } else { recording };
     Ok(Replay { recording, checks: checks.take() })
 }
 

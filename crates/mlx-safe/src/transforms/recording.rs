@@ -1,5 +1,7 @@
 //! Recordings: what a function did to its inputs, done again to others without asking the function.
 
+use std::rc::Rc;
+
 use mlx_sys as sys;
 
 use super::compile::compile;
@@ -20,12 +22,25 @@ use crate::{Array, Closure, Result, Spec};
 /// assert_eq!(norm.replay(&[x])?[0].item::<f32>()?, 5.0);
 /// # Ok::<(), mlx_safe::Error>(())
 /// ```
-#[derive(Debug)]
+///
+/// `Clone` copies the reference.
+#[derive(Clone, Debug)]
 pub struct Recording {
-    raw: sys::ortmlx_recording,
+    handle: Rc<Handle>,
     inputs: Vec<Spec>,
     /// Whether inputs may have other sizes, except for these.
     fixed: Option<Vec<i32>>,
+}
+
+/// One recording of the bridge's.
+#[derive(Debug)]
+struct Handle(sys::ortmlx_recording);
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        // SAFETY: we own it, and this is its last use.
+        unsafe { sys::ortmlx_recording_free(self.0) };
+    }
 }
 
 /// Chains of operations beyond this are not fused: MLX walks along them by recursion.
@@ -47,7 +62,7 @@ impl Recording {
             // SAFETY: both vectors are live, and `raw` is empty.
             unsafe { sys::ortmlx_record(&mut raw, from.raw(), to.raw()) }
         })?;
-        Ok(Self { raw, inputs: inputs.to_vec(), fixed: None })
+        Ok(Self { handle: Rc::new(Handle(raw)), inputs: inputs.to_vec(), fixed: None })
     }
 
     /// The same for inputs of other sizes too, of the given ranks and types: shapes are inferred at every replay. Sizes that
@@ -73,7 +88,7 @@ impl Recording {
                 unsafe { sys::ortmlx_record_shapeless(&mut raw, closure.raw(), from.raw(), fuse) }
             })
         })?;
-        let mut recording = Self { raw, inputs: inputs.to_vec(), fixed: None };
+        let mut recording = Self { handle: Rc::new(Handle(raw)), inputs: inputs.to_vec(), fixed: None };
         recording.fixed = Some(recording.sizes());
         Ok(recording)
     }
@@ -81,10 +96,10 @@ impl Recording {
     /// The sizes of constants, and 0 and 1, which broadcasting looks at.
     fn sizes(&self) -> Vec<i32> {
         // SAFETY: the recording is live; nothing is written.
-        let count = unsafe { sys::ortmlx_recording_sizes(self.raw, std::ptr::null_mut(), 0) };
+        let count = unsafe { sys::ortmlx_recording_sizes(self.handle.0, std::ptr::null_mut(), 0) };
         let mut sizes = vec![0; count];
         // SAFETY: the recording is live, and there is room for `count` sizes.
-        unsafe { sys::ortmlx_recording_sizes(self.raw, sizes.as_mut_ptr(), count) };
+        unsafe { sys::ortmlx_recording_sizes(self.handle.0, sizes.as_mut_ptr(), count) };
         sizes.extend([0, 1]);
         sizes
     }
@@ -113,18 +128,17 @@ impl Recording {
     }
 
     /// The same with equal operations merged and chains of elementwise ones fused into kernels, which MLX makes at run time:
-    /// for GPUs. On a CPU it would run the system's `g++` for each. A recording of very long chains stays as it is.
-    ///
-    /// # Errors
-    /// If MLX refuses.
-    pub fn fused(self) -> Result<Self> {
+    /// for GPUs. On a CPU it would run the system's `g++` for each. What MLX cannot fuse stays as it is, and so does a
+    /// recording of very long chains.
+    #[must_use]
+    pub fn fused(self) -> Self {
         // SAFETY: the recording is live.
-        if unsafe { sys::ortmlx_recording_depth(self.raw) } > MOST_DEPTH {
-            return Ok(self);
+        if unsafe { sys::ortmlx_recording_depth(self.handle.0) } > MOST_DEPTH {
+            return self;
         }
-        let inputs = self.inputs.clone();
-        let fused: Closure = compile(move |x| self.replay(x))?;
-        Self::new(&inputs, &|x| fused.apply(x))
+        let unfused = self.clone();
+        let fused = compile(move |x| unfused.replay(x));
+        fused.and_then(|fused| Self::new(&self.inputs, &|x| fused.apply(x))).unwrap_or(self)
     }
 
     /// What the function gives for `inputs`.
@@ -141,21 +155,14 @@ impl Recording {
         let inputs = VectorArray::from_arrays(inputs)?;
         VectorArray::from_op("replay", |out| {
             // SAFETY: the recording and the vector are live; `out` is empty.
-            unsafe { sys::ortmlx_recording_replay(out, self.raw, inputs.raw()) }
+            unsafe { sys::ortmlx_recording_replay(out, self.handle.0, inputs.raw()) }
         })
     }
 
     /// The number of operations.
     pub fn operations(&self) -> usize {
         // SAFETY: the recording is live.
-        unsafe { sys::ortmlx_recording_size(self.raw) }
-    }
-}
-
-impl Drop for Recording {
-    fn drop(&mut self) {
-        // SAFETY: we own it, and this is its last use.
-        unsafe { sys::ortmlx_recording_free(self.raw) };
+        unsafe { sys::ortmlx_recording_size(self.handle.0) }
     }
 }
 
@@ -322,7 +329,7 @@ mod tests {
             }
             Ok(vec![y])
         };
-        let recording = Recording::new(&[spec(1)], &chain).unwrap().fused().unwrap();
+        let recording = Recording::new(&[spec(1)], &chain).unwrap().fused();
         assert_eq!(recording.operations(), 50_000);
         assert_eq!(recording.replay(&[floats(&[1.0])]).unwrap()[0].to_vec::<f32>().unwrap(), [50_001.0]);
     }
@@ -334,7 +341,7 @@ mod tests {
             Ok(vec![a.sum(&[0], false)?, b.sum(&[1], false)?])
         };
         let x = Array::from_slice(&[1.0f32, 2.0, 3.0, 4.0], &[2, 2]).unwrap();
-        let recording = Recording::new(&[Spec::from(&x)], &function).unwrap().fused().unwrap();
+        let recording = Recording::new(&[Spec::from(&x)], &function).unwrap().fused();
         let y = recording.replay(&[x]).unwrap();
         assert_eq!(y[0].to_vec::<f32>().unwrap(), [22.0, 32.0]);
         assert_eq!(y[1].to_vec::<f32>().unwrap(), [17.0, 37.0]);
