@@ -5,7 +5,7 @@ use onnx_graph::{ElementType, Graph, NodeId};
 
 use super::factor::Factor;
 use super::flow::readers;
-use super::kernel::Operands;
+use super::kernel::{Choice, Operands};
 use super::probabilities::{is_question, passes_probabilities, shown};
 use super::product::{Product, result};
 use super::scores::Scores;
@@ -39,7 +39,7 @@ pub(crate) fn attention<'a>(graph: &Graph<'a>, id: NodeId) -> Option<Replacement
     }
     let mut sketch = Sketch::new(graph);
     let operands = Operands::new(&scopes, &scores, &v, None);
-    let drawn = operands.draw(&mut sketch, &scopes, &scores, even)?;
+    let drawn = operands.draw(&mut sketch, &scopes, &scores, Choice { even, share: true })?;
     let element = sketch.element(drawn.q.0)?;
     let node = drawn.node(&mut sketch, FORWARD, vec![ranked(element, 4), ranked(ElementType::Float, 3)]);
     let by = Factor { number: product.alpha * drawn.v.1, computed: Vec::new() };

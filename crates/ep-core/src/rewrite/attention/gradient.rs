@@ -5,11 +5,12 @@ use onnx_graph::{Graph, NodeId, Use, ValueId};
 
 use super::factor::{Factor, Part, base, multiple};
 use super::flow::readers;
-use super::kernel::{Drawn, Operands};
+use super::kernel::{Choice, Drawn, Operands};
 use super::matrices::Matrices;
 use super::probabilities::{is_of, is_question, passes_probabilities, softmax, sums_rows};
 use super::product::{Product, result};
 use super::scores::{Kind, Mask, Scores};
+use super::shared::sums;
 use super::{BACKWARD, softmax_at};
 use crate::rewrite::sketch::{Replacement, Sketch, Wire, ranked};
 
@@ -53,23 +54,43 @@ struct Wanted {
 /// The pullback in which the node makes the scores' derivative.
 pub(crate) fn pullback<'a>(graph: &Graph<'a>, id: NodeId) -> Option<Replacement<'a>> {
     let scopes = Scopes::new(graph);
-    let Softened { softmax, ds, dp } = softened(&scopes, graph, id)?;
-    let scores = Scores::read(&scopes, &softmax_at(graph, softmax)?)?;
-    if !(scores.even && dp.even) {
+    let softened = softened(&scopes, graph, id)?;
+    let scores = Scores::read(&scopes, &softmax_at(graph, softened.softmax)?)?;
+    if !(scores.even && softened.dp.even) {
         return None;
     }
+    // Heads of keys are shared where the graph sums over them as the kernel does.
+    [true, false].into_iter().find_map(|share| drawn(&scopes, graph, &softened, &scores, share))
+}
+
+fn drawn<'a>(
+    scopes: &Scopes<'_, 'a>,
+    graph: &Graph<'a>,
+    Softened { softmax, ds, dp }: &Softened,
+    scores: &Scores,
+    share: bool,
+) -> Option<Replacement<'a>> {
     let (dy, v) = (&dp.left, dp.right.transposed());
     let mut sketch = Sketch::new(graph);
-    let operands = Operands::new(&scopes, &scores, &v, Some(dy));
-    let drawn = operands.draw(&mut sketch, &scopes, &scores, true)?;
-    let search = Search { scopes: &scopes, graph, scores: &scores, operands: &operands, drawn: &drawn };
-    let mut wanted = search.of_scores(&ds)?;
-    wanted.extend(search.of_values(softmax, &ds, dp.alpha)?);
+    let operands = Operands::new(scopes, scores, &v, Some(dy));
+    let drawn = operands.draw(&mut sketch, scopes, scores, Choice { even: true, share })?;
+    let search = Search { scopes, graph, scores, operands: &operands, drawn: &drawn };
+    let mut wanted = search.of_scores(ds)?;
+    wanted.extend(search.of_values(*softmax, ds, dp.alpha)?);
     let element = sketch.element(drawn.q.0)?;
     let node = drawn.node(&mut sketch, BACKWARD, vec![ranked(element, 4); 3]);
     let outputs = wanted.into_iter().map(|Wanted { value, other, output, by }| {
-        let wire = (Wire::Node(node, output), &by);
-        Some((value.place.value, drawn.frame.give(&mut sketch, &scopes, wire, &value, &other)?))
+        let wire = Wire::Node(node, output);
+        let (frame, to, by) = match &drawn.shared {
+            Some(frame) if output > 0 => {
+                let (sums, more) = sums(scopes, graph, &value, frame.dims())?;
+                let mut by = by;
+                by.times(&more);
+                (frame, sums, by)
+            }
+            _ => (&drawn.frame, value, by),
+        };
+        Some((to.place.value, frame.give(&mut sketch, scopes, (wire, &by), &to, &other)?))
     });
     let outputs = outputs.collect::<Option<Vec<_>>>()?;
     sketch.replace(BACKWARD, outputs)

@@ -12,6 +12,8 @@ use crate::rewrite::sketch::{DOMAIN, Sketch, Wire};
 /// The inputs of an attention, drawn. What the graph multiplies is the number in front times what is drawn.
 pub(crate) struct Drawn {
     pub(crate) frame: Frame,
+    /// That of keys and values, where heads of queries share them.
+    pub(crate) shared: Option<Frame>,
     pub(crate) q: (Wire, f64),
     pub(crate) k: (Wire, f64),
     pub(crate) v: (Wire, f64),
@@ -21,6 +23,13 @@ pub(crate) struct Drawn {
     causal: bool,
     /// What the kernel multiplies scores by.
     pub(crate) scale: f64,
+}
+
+/// How operands are drawn.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Choice {
+    pub(crate) even: bool,
+    pub(crate) share: bool,
 }
 
 /// The operands of an attention.
@@ -42,13 +51,14 @@ impl Operands {
         }
     }
 
-    /// Draws what the kernel reads. Stacks that are not certainly `even` are broadcast to each other.
+    /// Draws what the kernel reads. Stacks that are not certainly `even` are broadcast to each other; heads of keys that the
+    /// graph repeats are drawn once if the kernel may `share` them.
     pub(crate) fn draw(
         &self,
         sketch: &mut Sketch<'_, '_>,
         scopes: &Scopes<'_, '_>,
         scores: &Scores,
-        even: bool,
+        Choice { even, share }: Choice,
     ) -> Option<Drawn> {
         let (causal, masks): (Vec<Mask>, Vec<Mask>) =
             scores.masks.iter().cloned().partition(|mask| is_causal(scopes, mask));
@@ -64,14 +74,13 @@ impl Operands {
         for &(value, power) in &scores.scale.computed {
             q.0 = times(sketch, q.0, value, power)?;
         }
-        // The pullback would have to find the graph's own sums over the group.
-        let shared = match self.dy {
-            None => frame.bring_shared(sketch, scopes, [&self.k, &self.v]),
-            Some(_) => None,
+        let found = match share {
+            true => frame.bring_shared(sketch, scopes, [&self.k, &self.v]),
+            false => None,
         };
-        let [mut k, mut v] = match shared {
-            Some(shared) => shared,
-            None => [frame.bring(sketch, scopes, &self.k)?, frame.bring(sketch, scopes, &self.v)?],
+        let (shared, [mut k, mut v]) = match found {
+            Some((frame, both)) => (Some(frame), both),
+            None => (None, [frame.bring(sketch, scopes, &self.k)?, frame.bring(sketch, scopes, &self.v)?]),
         };
         let mask = frame.mask(sketch, &masks)?;
         if !even {
@@ -90,6 +99,7 @@ impl Operands {
         let scale = scores.scale.number * q.1 * k.1;
         (scale.is_finite() && scale != 0.0).then_some(Drawn {
             frame,
+            shared,
             q,
             k,
             v,

@@ -111,13 +111,14 @@ impl Frame {
         Some((self.outward(sketch, wire)?, part.number))
     }
 
-    /// Draws keys and values as (B, Hk, rows, columns) where H / Hk heads of queries share each. `None` if they do not.
+    /// Draws keys and values as (B, Hk, rows, columns) where H / Hk heads of queries share each, and gives the frame of those.
+    /// `None` if they do not.
     pub(crate) fn bring_shared(
         &self,
         sketch: &mut Sketch<'_, '_>,
         scopes: &Scopes<'_, '_>,
         operands: [&Operand; 2],
-    ) -> Option<[(Wire, f64); 2]> {
+    ) -> Option<(Self, [(Wire, f64); 2])> {
         if matches!(self.like, Like::Read) || self.dims.len() != 2 {
             return None;
         }
@@ -136,7 +137,13 @@ impl Frame {
         let mut bring = |part: &Part, operand: &Operand| {
             Some((arranged(sketch, &part.view, operand.matrix())?, part.number))
         };
-        Some([bring(&k, operands[0])?, bring(&v, operands[1])?])
+        let both = [bring(&k, operands[0])?, bring(&v, operands[1])?];
+        Some((Self { dims: k_dims, like: Like::Value(k.view) }, both))
+    }
+
+    /// The sizes of the stack.
+    pub(crate) fn dims(&self) -> &[Dim] {
+        &self.dims
     }
 
     /// (stack.., rows, columns) as (B, H, rows, columns).
@@ -183,8 +190,10 @@ impl Frame {
             Axis::Col => Some(dims.len() + 1),
             Axis::One => None,
         };
-        let perm = to.axes.iter().map(order).collect::<Option<Vec<_>>>()?;
-        sketch.view("Transpose", wire, &perm)
+        let perm: Vec<usize> = to.axes.iter().filter_map(order).collect();
+        let ones: Vec<usize> = (0..to.axes.len()).filter(|&i| to.axes[i] == Axis::One).collect();
+        let wire = sketch.view("Transpose", wire, &perm)?;
+        sketch.view("Unsqueeze", wire, &ones)
     }
 
     /// All masks, the outermost first, as one that broadcasts to (B, H, L, S): of bools that say what stays, or added. `None`

@@ -2,8 +2,10 @@
 
 use onnx_graph::Attribute;
 
-use super::{BACKWARD, FORWARD, Value, Writer, check};
-use crate::testing::E;
+use super::{BACKWARD, FORWARD, OPSET, Value, Writer, check};
+use crate::rewrite;
+use crate::testing::graphs::{agrees, kernels};
+use crate::testing::{E, uniform};
 
 const BOTH: &[&str] = &[BACKWARD, FORWARD];
 
@@ -215,4 +217,61 @@ fn einsum_with_heads_inside() {
     let dq = einsum(&mut w, "bhls,bshe->blhe", &ds, &k, ["B", "L", "H", "E"]);
     let dk = einsum(&mut w, "bhls,blhe->bshe", &ds, &q, ["B", "S", "H", "E"]);
     check(&w.finish(&[&y, &dq, &dk, &dv]), BOTH);
+}
+
+/// Keys and values of two heads for queries of four: repeated before the products, and summed over the pairs after.
+#[test]
+fn heads_that_are_shared() {
+    for keep in [0i64, 1] {
+        let mut w = Writer::new();
+        let q = w.input("q", E::Float, &["B", "4", "L", "E"]);
+        let k = w.input("k", E::Float, &["B", "2", "S", "E"]);
+        let v = w.input("v", E::Float, &["B", "2", "S", "V"]);
+        let dy = w.input("dy", E::Float, &["B", "4", "L", "V"]);
+        let group = w.constant(onnx_graph::Tensor::from_ints(&[2]));
+        let repeated = |w: &mut Writer, x: &Value| {
+            let (rows, columns) = (x.dims[2], x.dims[3]);
+            let x = w.op("Unsqueeze", &[x, &group], &["B", "2", "1", rows, columns]);
+            let twice = w.constant(onnx_graph::Tensor::from_ints(&[1, 1, 2, 1, 1]));
+            let x = w.op("Expand", &[&x, &twice], &["B", "2", "2", rows, columns]);
+            w.reshaped(&x, &["B", "4", rows, columns])
+        };
+        let inputs = [q, repeated(&mut w, &k), repeated(&mut w, &v), dy];
+        let [q, k, v, dy] = &inputs;
+        let k_columns = w.turned(k);
+        let product = w.matmul(q, &k_columns);
+        let scores = w.times(&product, 0.4);
+        let p = w.softmax(&scores);
+        let v_columns = w.turned(v);
+        let dp = w.matmul(dy, &v_columns);
+        let ds = shares(&mut w, &p, &dp);
+        let [y, dq, dk, dv] = outputs(&mut w, &inputs, &p, &ds);
+        let (dq, dk) = (w.times(&dq, 0.4), w.times(&dk, 0.4));
+        let summed = |w: &mut Writer, x: &Value| {
+            let (rows, columns) = (x.dims[2], x.dims[3]);
+            let x = w.reshaped(x, &["B", "2", "2", rows, columns]);
+            let names: &[&'static str] =
+                if keep == 1 { &["B", "2", "1", rows, columns] } else { &["B", "2", rows, columns] };
+            w.node("ReduceSum", &[&x, &group], &[("keepdims", Attribute::Int(keep))], names, E::Float)
+        };
+        let (dk, dv) = (summed(&mut w, &dk), summed(&mut w, &dv));
+        let graph = w.finish(&[&y, &dq, &dk, &dv]);
+        assert_eq!(kernels(&graph), BOTH);
+        let mut rewritten = graph.clone();
+        let rules = rewrite::Rules { selective_scan: false, spelled: true };
+        rewrite::apply(&mut rewritten, rules, mlx_safe::DeviceType::Cpu).unwrap();
+        let left =
+            rewritten.nodes().filter(|(_, node)| ["Expand", "ReduceSum"].contains(&node.op_type.as_str()));
+        assert_eq!(left.count(), 0);
+        for [b, l, s] in [[2, 5, 7], [1, 3, 2]] {
+            let floats = |name, dims: [usize; 4]| (name, uniform(E::Float, dims, -1.0, 1.0));
+            let inputs = [
+                floats("q", [b, 4, l, 3]),
+                floats("k", [b, 2, s, 3]),
+                floats("v", [b, 2, s, 6]),
+                floats("dy", [b, 4, l, 6]),
+            ];
+            agrees(&graph, OPSET, &inputs);
+        }
+    }
 }
