@@ -49,7 +49,7 @@ fn node(b: &mut GraphBuilder<'static>, line: &str) -> Line {
     let (op, inputs) = rest.strip_suffix(')').and_then(|rest| rest.split_once('(')).expect("Op(inputs)");
     let (op, attributes) = op.strip_suffix('>').and_then(|op| op.split_once('<')).unwrap_or((op, ""));
     let inputs: Vec<Option<ValueId>> = words(inputs).map(|word| Some(value(b, word))).collect();
-    let mut to = None;
+    let mut to = (op == "Shape").then_some(E::Int64);
     let mut node = b.node(op, &inputs);
     for (name, text) in words(attributes).filter_map(|attribute| attribute.split_once('=')) {
         if name == "to" {

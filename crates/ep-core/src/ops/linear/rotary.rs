@@ -72,7 +72,11 @@ impl Op for RotaryEmbedding {
                 sin.shape()
             )));
         }
-        let (cos, sin) = (cos.expand_dims(1)?, sin.expand_dims(1)?);
+        let both = |t: &Array| -> mlx_safe::Result<[Array; 2]> {
+            let t = t.astype(Dtype::Float32)?.expand_dims(1)?;
+            Ok([t.clone(), t])
+        };
+        let (cos, sin) = (both(&cos)?, both(&sin)?);
         let y = turned_first(&by_head, width, |x| turn(x, &cos, &sin, self.interleaved))?;
         let y = if shape.len() == 4 { y } else { y.transpose(&[0, 2, 1, 3])?.reshape(&shape)? };
         cx.emit(0, y)
@@ -127,8 +131,12 @@ impl RotaryEmbedding {
 }
 
 /// `Rotary` of ai.ortmlx, which rewrite rules put in place of its spellings: x and tables of cosines and sines that
-/// broadcast against it, or against half of it; the halves of the last axis, of `width` elements, are the pairs.
+/// broadcast against it, or against half of it.
 pub(crate) struct Rotary {
+    interleaved: bool,
+    /// Whether the tables are for one element of each pair and broadcast against half of x.
+    by_half: bool,
+    /// How many elements the last axis of x has; 0 if that is not certain.
     width: i64,
 }
 
@@ -137,7 +145,11 @@ impl Op for Rotary {
 
     fn claim(node: &NodeRef<'_>) -> Result<Self, Decline> {
         (0..3).try_for_each(|i| node.expect_float(i).map(drop))?;
-        Ok(Self { width: node.int_or("width", 0)? })
+        Ok(Self {
+            interleaved: node.int_or("interleaved", 0)? != 0,
+            by_half: node.int_or("by_half", 0)? != 0,
+            width: node.int_or("width", 0)?,
+        })
     }
 
     fn shape_mode(&self) -> ShapeMode {
@@ -145,17 +157,20 @@ impl Op for Rotary {
     }
 
     fn lower(&self, cx: &mut Lowering<'_>) -> Result<(), LowerError> {
-        let (x, cos, sin) = (cx.array(0)?, cx.array(1)?, cx.array(2)?);
+        let wide = |i: usize| Ok::<_, LowerError>(cx.array(i)?.astype(Dtype::Float32)?);
+        let (x, cos, sin) = (wide(0)?, wide(1)?, wide(2)?);
         axis(-1, x.ndim())?;
-        if i64::from(x.dim(-1)?) != self.width || self.width % 2 != 0 {
-            return Err(LowerError::invalid(format!(
-                "X {:?} is not {} elements wide",
-                x.shape(),
-                self.width
-            )));
+        let width = x.dim(-1)?;
+        if width % 2 != 0 || self.width != 0 && self.width != i64::from(width) {
+            return Err(LowerError::invalid(format!("X {:?} cannot be halved", x.shape())));
         }
+        let table = |t: &Array| -> mlx_safe::Result<[Array; 2]> {
+            let of_both = self.by_half || t.ndim() == 0 || t.dim(-1)? == 1;
+            if of_both { Ok([t.clone(), t.clone()]) } else { pairs(t, self.interleaved) }
+        };
+        let y = turn(&x, &table(&cos)?, &table(&sin)?, self.interleaved)?;
         let dtype = cx.output_dtype(0)?;
-        cx.emit(0, turn(&x.astype(Dtype::Float32)?, &cos, &sin, false)?.astype(dtype)?)
+        cx.emit(0, y.astype(dtype)?)
     }
 }
 
@@ -172,27 +187,31 @@ fn turned_first(
     concatenate(&[in_float32(&parts[0], turn)?, parts[1].clone()], -1)
 }
 
-/// Pairs (a, b) of x as (a cos - b sin, b cos + a sin). A pair is an element of the first half of the last axis and one of
-/// the second, or two neighbours if `interleaved`. Tables are as wide as x or half as wide.
-fn turn(x: &Array, cos: &Array, sin: &Array, interleaved: bool) -> mlx_safe::Result<Array> {
+/// Pairs (a, b) of x as (a cos - b sin, b cos + a sin), with tables for a and for b.
+fn turn(x: &Array, cos: &[Array; 2], sin: &[Array; 2], interleaved: bool) -> mlx_safe::Result<Array> {
+    let [a, b] = pairs(x, interleaved)?;
+    let turned = [
+        a.multiply(&cos[0])?.subtract(&b.multiply(&sin[0])?)?,
+        b.multiply(&cos[1])?.add(&a.multiply(&sin[1])?)?,
+    ];
+    if !interleaved {
+        return concatenate(&turned, -1);
+    }
+    let stacked = stack(&turned, -1)?;
+    let (kept, pair) = (stacked.ndim() - 2, stacked.shape());
+    stacked.reshape(&[&pair[..kept], &[pair[kept] * 2]].concat())
+}
+
+/// The pairs of the last axis, apart: an element of the first half and one of the second, or two neighbours if
+/// `interleaved`.
+fn pairs(x: &Array, interleaved: bool) -> mlx_safe::Result<[Array; 2]> {
     let half = x.dim(-1)? / 2;
-    let pairs = |x: &Array| -> mlx_safe::Result<[Array; 2]> {
-        if interleaved {
-            let shape = [&x.shape()[..x.ndim() - 1], &[half, 2]].concat();
-            let pairs = x.reshape(&shape)?;
-            return Ok([pairs.slice_axis(-1, 0)?, pairs.slice_axis(-1, 1)?]);
-        }
-        let halves = x.split(&[half], -1)?;
-        Ok([halves[0].clone(), halves[1].clone()])
-    };
-    let table = |t: &Array| -> mlx_safe::Result<[Array; 2]> {
-        let t = t.astype(Dtype::Float32)?;
-        if t.dim(-1)? == 2 * half && half > 0 { pairs(&t) } else { Ok([t.clone(), t]) }
-    };
-    let ([a, b], [cos_a, cos_b], [sin_a, sin_b]) = (pairs(x)?, table(cos)?, table(sin)?);
-    let turned =
-        [a.multiply(&cos_a)?.subtract(&b.multiply(&sin_a)?)?, b.multiply(&cos_b)?.add(&a.multiply(&sin_b)?)?];
-    if interleaved { stack(&turned, -1)?.reshape(x.shape()) } else { concatenate(&turned, -1) }
+    if interleaved {
+        let pairs = x.reshape(&[&x.shape()[..x.ndim() - 1], &[half, 2]].concat())?;
+        return Ok([pairs.slice_axis(-1, 0)?, pairs.slice_axis(-1, 1)?]);
+    }
+    let halves = x.split(&[half], -1)?;
+    Ok([halves[0].clone(), halves[1].clone()])
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ mod operands;
 mod polynomial;
 mod roots;
 mod rotary;
+mod sizes;
 #[cfg(test)]
 mod tests;
 

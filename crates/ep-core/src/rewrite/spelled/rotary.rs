@@ -1,14 +1,14 @@
-//! Rotary position embedding by halves of the last axis, in two spellings: x * cos + (-x2 | x1) * sin, and
-//! (x1 cos - x2 sin | x2 cos + x1 sin), where x1 and x2 are the halves of x. Either may go on with what is not turned.
+//! Rotary position embedding in two spellings: x * cos + (-x2 | x1) * sin, and (x1 cos - x2 sin | x2 cos + x1 sin), where
+//! x1 and x2 are the halves of the last axis of x; in the first also its even and odd elements. The second may go on with
+//! what is not turned.
 
 use onnx_graph::pattern::{Maker, Place, Scopes, from_front};
 use onnx_graph::{Attribute, Dim, Graph, Node, NodeId, ValueId};
 
 use crate::rewrite::sketch::{DOMAIN, Replacement, Sketch, Wire, ranked};
 use crate::rewrite::spelled::polynomial::{Algebra, Polynomial, settled};
+use crate::rewrite::spelled::sizes::is_half;
 use crate::rewrite::view::outermost;
-
-const OPERATOR: &str = "rotary";
 
 /// Looks from a `Concat`.
 pub(super) fn rule<'a>(graph: &Graph<'a>, id: NodeId) -> Option<Replacement<'a>> {
@@ -31,34 +31,44 @@ pub(super) fn rule<'a>(graph: &Graph<'a>, id: NodeId) -> Option<Replacement<'a>>
 struct Rotation<'s, 'g, 'a> {
     graph: &'g Graph<'a>,
     scopes: &'s Scopes<'g, 'a>,
-    /// That of what is turned.
+    /// That of what the `Concat` makes.
     rank: usize,
 }
 
-/// A half of the last axis of x.
+/// One element of each pair of the last axis of x.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Half {
     x: Place,
     second: bool,
+    /// Whether pairs are neighbours, not an element of either half.
+    interleaved: bool,
 }
 
 impl<'a> Rotation<'_, '_, 'a> {
     /// `output` is (-x2 | x1), read once, by a product that is added to x times something.
     fn whole(&self, output: ValueId, a: Place, b: Place) -> Option<Replacement<'a>> {
+        let one = self.rank.checked_sub(1)?;
+        let stacked = |place| self.unsqueezed(place, one);
+        let (a, b, interleaved) = match (stacked(a), stacked(b)) {
+            (Some(a), Some(b)) => (a, b, true),
+            _ => (a, b, false),
+        };
         let negated = self.scopes.maker(settled(self.scopes, a)).filter(|m| m.is("Neg"))?;
         let (second, first) = (self.half(negated.input(0)?)?, self.half(b)?);
-        if second.x != first.x || !second.second || first.second {
+        let x = first.x;
+        let wanted = |second| Half { x, second, interleaved };
+        if (first, second) != (wanted(false), wanted(true)) {
             return None;
         }
-        let x = first.x;
-        let product = self.reader(output, "Mul")?;
+        let rotated = if interleaved { self.merged(output, x)? } else { output };
+        let product = self.reader(rotated, "Mul")?;
         let sum = self.reader(product, "Add")?;
-        let sin = self.other(product, &|place| place == outermost(output))?;
+        let sin = self.other(product, &|place| place == outermost(rotated))?;
         let scaled = self.other(sum, &|place| place == outermost(product))?;
         let maker = self.scopes.made_by(settled(self.scopes, scaled), "Mul")?;
         let scaled = maker.node.outputs().first().copied().flatten()?;
         let cos = self.other(scaled, &|place| place == x)?;
-        self.replace(sum, [x, cos, sin], &[])
+        self.replace(sum, &[("interleaved", interleaved)], [x, cos, sin], &[])
     }
 
     /// `output` is (x1 cos - x2 sin | x2 cos + x1 sin | rest).
@@ -66,90 +76,117 @@ impl<'a> Rotation<'_, '_, 'a> {
         let plain = Algebra { scopes: self.scopes, known: &|_| None };
         let (a, b) = (plain.read(a), plain.read(b));
         let (lost, _) = a.terms().find(|(_, coefficient)| *coefficient == -1.0)?;
-        let mut factors = lost.keys().copied();
-        let (p, q) = (factors.next()?, factors.next()?);
-        [(p, q), (q, p)].into_iter().find_map(|(x2, sin)| {
-            let second = self.half(x2).filter(|half| half.second)?;
-            let (kept, _) = a.terms().find(|(_, coefficient)| *coefficient == 1.0)?;
-            let is_first = |place: &Place| self.half(*place) == Some(Half { second: false, ..second });
-            let x1 = kept.keys().copied().find(is_first)?;
-            let cos = kept.keys().copied().find(|place| *place != x1)?;
+        let (kept, _) = a.terms().find(|(_, coefficient)| *coefficient == 1.0)?;
+        lost.keys().find_map(|&x2| {
+            let second = self.half(x2).filter(|half| half.second && !half.interleaved)?;
+            let is_first = |place: &&Place| self.half(**place) == Some(Half { second: false, ..second });
+            let &x1 = kept.keys().find(is_first)?;
+            let &sin = lost.keys().find(|place| **place != x2)?;
+            let &cos = kept.keys().find(|place| **place != x1)?;
             let pair = |x: Place, table: Place| Polynomial::of(x).times(&Polynomial::of(table));
             let turned = a == pair(x1, cos).plus(&pair(x2, sin).scaled(-1.0))
                 && b == pair(x2, cos).plus(&pair(x1, sin));
-            if turned { self.replace(output, [second.x, cos, sin], rest) } else { None }
+            if turned { self.replace(output, &[("by_half", true)], [second.x, cos, sin], rest) } else { None }
         })
     }
 
     /// x turned by the tables, and `rest` beside it, in place of `output`.
-    fn replace(&self, output: ValueId, inputs: [Place; 3], rest: &[Place]) -> Option<Replacement<'a>> {
-        let width = self.size(inputs[0])?;
-        let fits = |table: &Place| {
-            self.scopes.rank(*table).is_some_and(|rank| rank <= self.rank)
-                && self.size(*table).is_some_and(|size| size == width || size * 2 == width)
-        };
+    fn replace(
+        &self,
+        output: ValueId,
+        form: &[(&str, bool)],
+        inputs: [Place; 3],
+        rest: &[Place],
+    ) -> Option<Replacement<'a>> {
+        // A table of more axes would give the result more than x has.
+        let rank = self.scopes.rank(inputs[0])?;
+        let fits = |table: &Place| self.scopes.rank(*table).is_some_and(|of_table| of_table <= rank);
         inputs[1..].iter().all(fits).then_some(())?;
         let mut sketch = Sketch::new(self.graph);
         let ty = sketch.ty(Wire::Old(output))?;
         let mut node = Node::new("Rotary", 1);
         node.domain = DOMAIN.to_owned();
-        node.attributes.insert("width".to_owned(), Attribute::Int(width));
+        let form = form.iter().map(|(name, holds)| ((*name).to_owned(), Attribute::Int((*holds).into())));
+        node.attributes.extend(form);
+        if let Some(width) = self.size(inputs[0]) {
+            node.attributes.insert("width".to_owned(), Attribute::Int(width));
+        }
         let inputs = inputs.iter().map(|place| Some(Wire::Old(place.value))).collect();
         let whole = rest.is_empty();
-        let turned = if whole { ty.clone() } else { ranked(ty.element, self.rank) };
+        let turned = if whole { ty.clone() } else { ranked(ty.element, rank) };
         let mut wire = Wire::Node(sketch.node(node, inputs, vec![turned]), 0);
         if !whole {
             let parts: Vec<Wire> =
                 std::iter::once(wire).chain(rest.iter().map(|p| Wire::Old(p.value))).collect();
             wire = sketch.op("Concat", &parts, &[("axis", Attribute::Int(-1))], ty);
         }
-        Some(sketch.replace(OPERATOR, vec![(output, wire)])?.downward())
+        Some(sketch.replace("rotary", vec![(output, wire)])?.downward())
     }
 
-    /// The half of its last axis that `place` picks, by `Slice` or `Split`.
+    /// What gets a last axis of size 1, if its rank is `rank`.
+    fn unsqueezed(&self, place: Place, rank: usize) -> Option<Place> {
+        let maker = self.scopes.made_by(settled(self.scopes, place), "Unsqueeze")?;
+        (self.scopes.axes(&maker, rank + 1)? == [rank]).then(|| maker.input(0))?
+    }
+
+    /// The pairs in `output`, (..., D / 2, 2), as one axis, if the one who reads them gives them the shape of x.
+    fn merged(&self, output: ValueId, x: Place) -> Option<ValueId> {
+        let merged = self.reader(output, "Reshape")?;
+        let (shape, wanted) = (self.scopes.shape(outermost(merged))?, self.scopes.shape(x)?);
+        (shape == wanted && !shape.0.contains(&Dim::Unknown)).then_some(merged)
+    }
+
+    /// What `place` picks of the last axis of a value, by `Slice` or `Split`.
     fn half(&self, place: Place) -> Option<Half> {
         let maker = self.scopes.maker(settled(self.scopes, place))?;
         let x = settled(self.scopes, maker.input(0)?);
-        let size = self.size(x)?;
-        let halved = size % 2 == 0 && self.size(place)? == size / 2;
-        let last = |axis: i64| from_front(axis, self.rank).is_some_and(|axis| axis + 1 == self.rank);
-        if self.scopes.rank(x)? != self.rank || !halved {
-            return None;
-        }
-        let second = match maker.node.op_type.as_str() {
-            "Split" if last(maker.int_or("axis", 0)?) && maker.node.outputs().len() == 2 => maker.output == 1,
+        let rank = self.scopes.rank(x)?;
+        let is_last = |axis: i64| from_front(axis, rank).is_some_and(|axis| axis + 1 == rank);
+        let (second, interleaved) = match maker.node.op_type.as_str() {
+            "Split" if is_last(maker.int_or("axis", 0)?) && maker.node.outputs().len() == 2 => {
+                let even = self.size(x)? % 2 == 0;
+                let equal = maker.input(1).is_none_or(|sizes| {
+                    self.scopes.ints(sizes).is_some_and(|sizes| sizes.len() == 2 && sizes[0] == sizes[1])
+                });
+                (even && equal).then_some((maker.output == 1, false))?
+            }
             "Slice" if maker.node.version >= 10 => {
                 let list = |i: usize| self.scopes.ints(maker.input(i)?);
-                let axis = list(3)?;
                 let stride = if maker.input(4).is_some() { list(4)? } else { vec![1] };
-                if axis.len() != 1 || !last(axis[0]) || stride != [1] {
-                    return None;
+                matches!(list(3)?[..], [axis] if is_last(axis)).then_some(())?;
+                let bounds = [maker.input(1)?, maker.input(2)?].map(|place| self.bound(place, x, rank));
+                match (bounds, &stride[..]) {
+                    ([Some(Bound::Zero), Some(Bound::Half)], [1]) => (false, false),
+                    ([Some(Bound::Half), Some(Bound::End)], [1]) => (true, false),
+                    ([Some(Bound::Zero), Some(Bound::End)], [2]) => (false, true),
+                    ([Some(Bound::One), Some(Bound::End)], [2]) => (true, true),
+                    _ => return None,
                 }
-                self.starts_in_second(&maker, size)?
             }
             _ => return None,
         };
-        Some(Half { x, second })
+        Some(Half { x, second, interleaved })
     }
 
-    /// Whether a slice of half of `size` elements is the second one. Bounds may be computed; either is enough.
-    fn starts_in_second(&self, maker: &Maker<'_, '_>, size: i64) -> Option<bool> {
-        let bound = |i: usize| Some(*self.scopes.ints(maker.input(i)?)?.first()?);
-        let wrap = |at: i64| if at < 0 { at + size } else { at };
-        match (bound(1), bound(2)) {
-            (Some(0), _) => Some(false),
-            (Some(start), _) if wrap(start) == size / 2 => Some(true),
-            (None, Some(end)) if end >= size => Some(true),
+    /// What a bound of a slice of the last axis of x is.
+    fn bound(&self, place: Place, x: Place, rank: usize) -> Option<Bound> {
+        let Some(at) = self.scopes.ints(place) else {
+            return is_half(self.scopes, place, (x, rank - 1)).then_some(Bound::Half);
+        };
+        let size = self.size(x);
+        match (*at.first()?, size) {
+            (0, _) => Some(Bound::Zero),
+            (at, _) if at >= i64::from(i32::MAX) => Some(Bound::End),
+            (at, Some(size)) if at == size => Some(Bound::End),
+            (at, Some(size)) if at * 2 == size || at * -2 == size => Some(Bound::Half),
+            (1, _) => Some(Bound::One),
             _ => None,
         }
     }
 
     /// The declared size of the last axis.
     fn size(&self, place: Place) -> Option<i64> {
-        match self.scopes.shape(place)?.0.last()? {
-            Dim::Known(size) => i64::try_from(*size).ok(),
-            _ => None,
-        }
+        self.scopes.shape(place)?.0.last()?.known()?.try_into().ok()
     }
 
     /// What the one reader of a value makes, if it is `op`.
@@ -177,4 +214,13 @@ impl<'a> Rotation<'_, '_, 'a> {
         let found = maker.either_way()?.into_iter().find(|(a, _)| one(settled(self.scopes, *a)));
         Some(settled(self.scopes, found?.1))
     }
+}
+
+/// Where a slice begins or ends.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Bound {
+    Zero,
+    One,
+    Half,
+    End,
 }

@@ -41,6 +41,40 @@ fn by_slices_and_splits() {
 }
 
 #[test]
+fn by_bounds_that_are_computed() {
+    let size = |of: &str, at: i64| {
+        format!("z1 = Shape({of}); z2 = Gather(z1, [{at}]); half = Div(z2, [2]); a:0x4x0x4 = Slice(xv, [0], half, [3], [1]);
+            b:0x4x0x4 = Slice(xv, half, [9223372036854775807], [3], [1]);")
+    };
+    // The sizes of the last axis are not declared.
+    let x = "t:0x4x0x0 = Transpose<perm=[0, 1, 2, 3]>(x); xv:0x4x0x0 = Transpose<perm=[0, 1, 2, 3]>(t);";
+    let rest = format!(
+        "n:0x4x0x4 = Neg(b); r:0x4x0x8 = Concat<axis=-1>(n, a); p = Mul(xv, c); q = Mul(r, s); z = Add(p, q); {REST}"
+    );
+    check(&format!("{x} {} {rest}", size("xv", 3)), &["rotary"]);
+    check(&format!("{x} {} {rest}", size("x", -1)), &["rotary"]);
+    let swapped = "o = Transpose<perm=[0, 2, 1, 3]>(x); o2:0x0x4x0 = Reshape(o, [0, 0, 0, -1]); xv:0x4x0x0 = Transpose<perm=[0, 2, 1, 3]>(o2);";
+    let sizes = "z0 = Shape(o2); z1 = Gather(z0, [0, 2, 1, 3]); z2 = Gather(z1, [3]); half = Div(z2, [2]);
+        a:0x4x0x4 = Slice(xv, [0], half, [3], [1]); b:0x4x0x4 = Slice(xv, half, [9223372036854775807], [3], [1]);";
+    check(&format!("{swapped} {sizes} {rest}"), &["rotary"]);
+    // Half the size of another axis, which happens to be as long.
+    check(&format!("{x} {} {rest}", size("c", 1)), &[]);
+}
+
+#[test]
+fn even_and_odd_elements() {
+    let picks = "b:0x4x0x4 = Slice(x, [1], [9223372036854775807], [3], [2]); a:0x4x0x4 = Slice(x, [0], [9223372036854775807], [3], [2]);
+        n:0x4x0x4 = Neg(b);";
+    let stacked = |first: &str, second: &str| {
+        format!("{picks} u1:0x4x0x4x1 = Unsqueeze({first}, [-1]); u2:0x4x0x4x1 = Unsqueeze({second}, [4]);
+            k:0x4x0x4x2 = Concat<axis=-1>(u1, u2); i:0x4x0x8 = Reshape(k, [0, 0, 0, 8]); p = Mul(x, c); q = Mul(i, s);
+            z = Add(p, q); {REST}")
+    };
+    check(&stacked("n", "a"), &["rotary"]);
+    check(&stacked("a", "n"), &[]);
+}
+
+#[test]
 fn half_by_half() {
     let halves = "ac = Mul(a, ch); bs = Mul(b, sh); bc = Mul(b, ch); as = Mul(a, sh); m:0x4x0x4 = Sub(ac, bs); n:0x4x0x4 = Add(bc, as);";
     check(&format!("{SLICES} {halves} z:0x4x0x8 = Concat<axis=-1>(m, n); {OTHERS}"), &["rotary"]);
