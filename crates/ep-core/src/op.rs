@@ -1,5 +1,7 @@
 //! What an operator is: claim, shape mode and lowering in one place.
 
+use mlx_safe::Array;
+
 use crate::compile::Compiler;
 use crate::host::HostTensor;
 use crate::lowering::Lowering;
@@ -64,6 +66,12 @@ pub(crate) trait Op: Sized + Send + Sync + 'static {
     fn fold_inputs(&self) -> usize {
         usize::MAX
     }
+
+    /// The same array as constant input `i` laid out in memory as `lower` wants it, if that is worth it. Asked once, when
+    /// the program is made.
+    fn stored(&self, _i: usize, _constant: &Array) -> mlx_safe::Result<Option<Array>> {
+        Ok(None)
+    }
 }
 
 /// An operator with bodies: claimed like any other, then compiled with programs for them.
@@ -95,6 +103,9 @@ pub(crate) trait AnyOp {
     fn has_bodies(&self) -> bool {
         false
     }
+    fn stored(&self, _i: usize, _constant: &Array) -> mlx_safe::Result<Option<Array>> {
+        Ok(None)
+    }
 }
 
 impl<T: Op> AnyOp for T {
@@ -112,6 +123,10 @@ impl<T: Op> AnyOp for T {
 
     fn fold_inputs(&self) -> usize {
         Op::fold_inputs(self)
+    }
+
+    fn stored(&self, i: usize, constant: &Array) -> mlx_safe::Result<Option<Array>> {
+        Op::stored(self, i, constant)
     }
 }
 

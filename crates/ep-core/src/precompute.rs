@@ -4,9 +4,13 @@
 //! 8 bits that becomes floats. Steps with bodies stay too, for a loop may take long; and steps that fail, for a run to say
 //! so.
 
+use std::collections::HashMap;
+
+use mlx_safe::Array;
+
 use crate::Error;
 use crate::lowering::Value;
-use crate::program::{Program, Step};
+use crate::program::{Program, Slot, Step};
 use crate::run::Run;
 
 /// Results of up to this many bytes are kept, whatever they are made from.
@@ -19,7 +23,32 @@ impl Program {
     /// If MLX cannot say how much memory there is.
     pub(crate) fn precomputed(self) -> Result<Self, Error> {
         let limit = mlx_safe::memory::limit()?;
-        Ok(self.with_constants(|step, values| outputs(step, values, limit)))
+        self.with_constants(|step, values| outputs(step, values, limit)).stored(limit)
+    }
+}
+
+impl Program {
+    /// The program with constants laid out as their readers want them.
+    fn stored(mut self, limit: usize) -> Result<Self, Error> {
+        let held: HashMap<Slot, &Array> =
+            self.constants().iter().filter_map(|(slot, value)| Some((*slot, value.on_device()?))).collect();
+        let mut stored = HashMap::new();
+        for step in self.steps() {
+            for (i, slot) in step.inputs.iter().enumerate() {
+                let Some((slot, array)) = slot.and_then(|slot| Some((slot, *held.get(&slot)?))) else {
+                    continue;
+                };
+                if let Some(array) = step.op.stored(i, array)? {
+                    stored.entry(slot).or_insert(array);
+                }
+            }
+        }
+        let arrays: Vec<Array> = stored.values().cloned().collect();
+        Run::new(limit).settle(&arrays)?;
+        self.replace_constants(
+            stored.into_iter().map(|(slot, array)| (slot, Value::device(array))).collect(),
+        );
+        Ok(self)
     }
 }
 

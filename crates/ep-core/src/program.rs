@@ -1,6 +1,6 @@
 //! A graph as a program: constants on the device, and lowerings in order over numbered slots.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
 use mlx_safe::Dtype;
@@ -226,6 +226,15 @@ impl Program {
         read.dedup();
         let constants = read.into_iter().filter_map(|slot| Some((slot, values[slot].take()?))).collect();
         Self::new(steps, constants, self.inputs, self.outputs, self.slots)
+    }
+
+    /// Puts other values in the place of constants, by slot.
+    pub(crate) fn replace_constants(&mut self, mut by: HashMap<Slot, Value>) {
+        for (slot, value) in &mut self.constants {
+            if let Some(other) = by.remove(slot) {
+                *value = other;
+            }
+        }
     }
 
     /// The steps, in order.

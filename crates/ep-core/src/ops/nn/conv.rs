@@ -2,7 +2,7 @@
 
 use mlx_safe::{Array, DeviceType};
 
-use super::convolve::convolve;
+use super::convolve::{convolve, stored};
 use super::window::{AutoPad, WindowAttributes, sizes, spatial};
 use crate::lowering::Lowering;
 use crate::op::{Op, OpKey, ShapeMode};
@@ -36,6 +36,10 @@ impl Op for Conv {
 
     fn shape_mode(&self) -> ShapeMode {
         ShapeMode::Keyed("windows are laid out for the sizes")
+    }
+
+    fn stored(&self, i: usize, constant: &Array) -> mlx_safe::Result<Option<Array>> {
+        if i == 1 { stored(constant, self.device) } else { Ok(None) }
     }
 
     fn lower(&self, cx: &mut Lowering<'_>) -> Result<(), LowerError> {

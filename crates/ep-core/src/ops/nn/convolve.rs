@@ -10,6 +10,8 @@ use crate::LowerError;
 enum Way {
     /// One product of matrices: windows of one element, side by side.
     Product,
+    /// The same with channels last, as the convolutions around it have them.
+    ProductLast,
     /// MLX's own, with channels last.
     Native,
     /// A shifted product for each element of the window: one input channel a group.
@@ -23,7 +25,7 @@ enum Way {
 fn choose(device: DeviceType, axes: &[Axis], channels: i32, groups: i32) -> Way {
     let taps: i64 = axes.iter().map(|a| i64::from(a.kernel)).product();
     if groups == 1 && axes.iter().all(|a| (a.kernel, a.stride) == (1, 1)) {
-        Way::Product
+        if device == DeviceType::Gpu { Way::ProductLast } else { Way::Product }
     } else if device == DeviceType::Gpu && axes.len() <= 3 {
         Way::Native
     } else if channels == groups && taps <= 64 {
@@ -31,6 +33,17 @@ fn choose(device: DeviceType, axes: &[Axis], channels: i32, groups: i32) -> Way 
     } else {
         Way::Columns
     }
+}
+
+/// A constant weight (O, C / groups, kernel...) as it is best stored: for MLX's own convolution with channels last, or MLX
+/// would copy it at every run. Its shape stays. `None` if it is well as it is.
+pub(crate) fn stored(w: &Array, device: DeviceType) -> mlx_safe::Result<Option<Array>> {
+    let spatial: i32 = w.shape().iter().skip(2).product();
+    if device != DeviceType::Gpu || w.ndim() > 5 || w.size() == 0 || spatial == 1 {
+        return Ok(None);
+    }
+    let [last, first] = channels_last(w.ndim());
+    Ok(Some(w.transpose(&last)?.contiguous()?.transpose(&first)?))
 }
 
 /// Convolves `x` (N, C, spatial...) with `w` (O, C / groups, kernel...): (N, O, windows...) in the type of `x`. 16-bit
@@ -70,6 +83,7 @@ pub(crate) fn convolve(
         let (x, w) = (x.astype(work)?, w.astype(work)?);
         match choose(device, axes, c, groups) {
             Way::Product => product(&x, &w, axes, &shape)?,
+            Way::ProductLast => return Ok(product_last(&x, &w, bias, axes)?.astype(dtype)?),
             Way::Native => return Ok(native(&x, &w, bias, axes, groups)?.astype(dtype)?),
             Way::Taps => taps(&x, &w, axes, &shape)?,
             Way::Columns => columns(&x, &w, axes, groups, &shape)?,
@@ -88,6 +102,34 @@ fn product(x: &Array, w: &Array, axes: &[Axis], shape: &[i32]) -> Result<Array, 
     let (n, c, o) = (shape[0], x.dim(1)?, shape[1]);
     let y = w.reshape(&[o, c])?.matmul(&x.reshape(&[n, c, -1])?)?;
     Ok(y.reshape(shape)?)
+}
+
+/// Channels to the last axis, and the last axis to the channels, of `rank` axes.
+fn channels_last(rank: usize) -> [Vec<i32>; 2] {
+    let rank = rank as i32;
+    [
+        [0].into_iter().chain(2..rank).chain([1]).collect(),
+        [0, rank - 1].into_iter().chain(1..rank - 1).collect(),
+    ]
+}
+
+/// Adds a bias with channels last: added to the transposed view, MLX would write the sum with channels first, and the next
+/// convolution would have to bring them back.
+fn add_last(y: Array, bias: Option<&Array>) -> mlx_safe::Result<Array> {
+    match bias {
+        Some(bias) => y.add(&bias.astype(y.dtype())?),
+        None => Ok(y),
+    }
+}
+
+fn product_last(x: &Array, w: &Array, bias: Option<&Array>, axes: &[Axis]) -> Result<Array, LowerError> {
+    let x = fit(x, axes, &Array::scalar_of(0.0, x.dtype())?)?;
+    let [last, first] = channels_last(x.ndim());
+    let (c, o) = (x.dim(1)?, w.dim(0)?);
+    let x = x.transpose(&last)?;
+    let shape = [&x.shape()[..x.ndim() - 1], &[o]].concat();
+    let y = x.reshape(&[-1, c])?.matmul(&w.reshape(&[o, c])?.transpose(&[1, 0])?)?;
+    Ok(add_last(y, bias)?.reshape(&shape)?.transpose(&first)?)
 }
 
 fn native(
@@ -117,9 +159,7 @@ fn native(
         groups,
         flip: false,
     };
-    let rank = x.ndim() as i32;
-    let last: Vec<i32> = [0].into_iter().chain(2..rank).chain([1]).collect();
-    let first: Vec<i32> = [0, rank - 1].into_iter().chain(1..rank - 1).collect();
+    let [last, first] = channels_last(x.ndim());
     let (x, w) = (x.transpose(&last)?, w.transpose(&last)?);
     let spread = geometry.input_dilation.iter().any(|&step| step > 1);
     let y = if groups > 1 && (spread || axes.len() > 2) {
@@ -133,13 +173,7 @@ fn native(
     } else {
         x.conv_general(&w, &geometry)?
     };
-    // With channels last: added to the transposed view, MLX would write the sum with channels first, and the next
-    // convolution would have to bring them back.
-    let y = match bias {
-        Some(bias) => y.add(&bias.astype(y.dtype())?)?,
-        None => y,
-    };
-    Ok(y.transpose(&first)?)
+    Ok(add_last(y, bias)?.transpose(&first)?)
 }
 
 fn taps(x: &Array, w: &Array, axes: &[Axis], shape: &[i32]) -> Result<Array, LowerError> {
@@ -228,8 +262,31 @@ mod tests {
             let expected = columns(&x, &w, axes, *groups, &shape).unwrap();
             agree(&native(&x, &w, None, axes, *groups).unwrap(), &expected);
             if *groups == 4 {
+                let bias = wave(&[8]);
+                let along: Vec<i32> = [1, 8].into_iter().chain(axes.iter().map(|_| 1)).collect();
+                let biased = expected.add(&bias.reshape(&along).unwrap()).unwrap();
+                agree(&native(&x, &w, Some(&bias), axes, *groups).unwrap(), &biased);
                 agree(&taps(&x, &w, axes, &shape).unwrap(), &expected);
             }
         }
+    }
+
+    #[test]
+    fn products_are_the_same_with_channels_first_and_last() {
+        let axes = [axis(5, 1, 1, 1, 1, 1, 7), axis(4, 1, 1, 1, 1, 0, 4)];
+        let (x, w, bias) = (wave(&[2, 3, 5, 4]), wave(&[6, 3, 1, 1]), wave(&[6]));
+        let first = product(&x, &w, &axes, &[2, 6, 7, 4]).unwrap();
+        agree(&product_last(&x, &w, None, &axes).unwrap(), &first);
+        let biased = first.add(&bias.reshape(&[1, 6, 1, 1]).unwrap()).unwrap();
+        agree(&product_last(&x, &w, Some(&bias), &axes).unwrap(), &biased);
+    }
+
+    #[test]
+    fn weights_are_stored_with_channels_last_and_stay_the_same() {
+        let w = wave(&[4, 3, 2, 5]);
+        let stored = stored(&w, DeviceType::Gpu).unwrap().unwrap();
+        agree(&stored, &w);
+        assert!(super::stored(&w, DeviceType::Cpu).unwrap().is_none());
+        assert!(super::stored(&wave(&[4, 3]), DeviceType::Gpu).unwrap().is_none());
     }
 }

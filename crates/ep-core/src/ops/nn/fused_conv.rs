@@ -49,6 +49,10 @@ impl Op for FusedConv {
         self.conv.shape_mode()
     }
 
+    fn stored(&self, i: usize, constant: &Array) -> mlx_safe::Result<Option<Array>> {
+        Op::stored(&self.conv, i, constant)
+    }
+
     fn lower(&self, cx: &mut Lowering<'_>) -> Result<(), LowerError> {
         let mut y = self.conv.convolve(cx)?;
         if let Some(other) = cx.optional_array(3)? {
