@@ -74,8 +74,12 @@ pub(crate) fn standardise(x: &Array, centred: bool, epsilon: f32) -> Result<Arra
         });
     }
     let last = [x.ndim() as i32 - 1];
-    let x = if centred { centre(&x, &last)?.1 } else { x };
-    let power = mean(&x.square()?, &last, true)?;
+    over_deviation(&if centred { centre(&x, &last)?.1 } else { x }, epsilon)
+}
+
+/// `x` over the root of the mean of its squares and `epsilon` along the last axis.
+pub(crate) fn over_deviation(x: &Array, epsilon: f32) -> Result<Array, LowerError> {
+    let power = mean(&x.square()?, &[x.ndim() as i32 - 1], true)?;
     Ok(x.multiply(&power.add(&Array::scalar(epsilon))?.rsqrt()?)?)
 }
 

@@ -57,9 +57,9 @@ fn by_erf(x: &Array) -> mlx_safe::Result<Array> {
 
 /// x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2
 fn by_tanh(x: &Array) -> mlx_safe::Result<Array> {
-    let cubic = x.square()?.multiply(&like(0.044715, x)?)?.add(&like(1.0, x)?)?.multiply(x)?;
-    let tanh = cubic.multiply(&like(FRAC_2_SQRT_PI * FRAC_1_SQRT_2, x)?)?.tanh()?;
-    halve(x, &tanh)
+    let factor = FRAC_2_SQRT_PI * FRAC_1_SQRT_2;
+    let cubic = x.square()?.multiply(&like(factor * 0.044715, x)?)?.add(&like(factor, x)?)?.multiply(x)?;
+    halve(x, &cubic.tanh()?)
 }
 
 fn halve(x: &Array, s: &Array) -> mlx_safe::Result<Array> {

@@ -7,7 +7,7 @@ use mlx_safe::{Array, Dtype, fast, zeros};
 use crate::axes::axis;
 use crate::lowering::Lowering;
 use crate::op::{Op, OpKey, ShapeMode};
-use crate::sums::{centre, mean, on_gpu, standardise};
+use crate::sums::{centre, mean, on_gpu, over_deviation, standardise};
 use crate::{Decline, LowerError, NodeRef};
 
 pub(crate) struct LayerNorm {
@@ -38,7 +38,11 @@ impl Op for LayerNorm {
         if node.int_or("stash_type", 1)? != 1 {
             return Err(Decline::attribute("stash_type", node.int_or("stash_type", 1)?));
         }
-        let norm = Norm { centred, epsilon: node.float_or("epsilon", 1e-5)? };
+        let norm = Norm {
+            centred,
+            epsilon: node.float_or("epsilon", 1e-5)?,
+            as_spelled: node.int_or("as_spelled", 0)? != 0,
+        };
         Ok(Self { norm, axis: node.int_or("axis", -1)? })
     }
 
@@ -64,6 +68,9 @@ pub(super) struct Norm {
     /// Whether the mean is taken off first.
     pub(super) centred: bool,
     pub(super) epsilon: f32,
+    /// Whether a rewrite rule put it in place of smaller operators. On a CPU, where MLX has no kernel for it, it is then
+    /// computed in no more operations than they would be: without the correction of the mean.
+    pub(super) as_spelled: bool,
 }
 
 impl Norm {
@@ -96,7 +103,7 @@ impl Norm {
             let (scale, bias) = (flat(scale)?, flat(bias)?);
             return Ok(self.fused(&rows, scale.as_ref(), bias.as_ref())?.reshape(shape)?);
         }
-        let mut y = standardise(&rows, self.centred, self.epsilon)?.reshape(shape)?;
+        let mut y = self.standardised(&rows)?.reshape(shape)?;
         if let Some(scale) = scale {
             y = y.multiply(scale)?;
         }
@@ -104,6 +111,15 @@ impl Norm {
             Some(bias) => y.add(bias)?,
             None => y,
         })
+    }
+
+    fn standardised(&self, rows: &Array) -> Result<Array, LowerError> {
+        if !self.as_spelled || on_gpu()? {
+            return standardise(rows, self.centred, self.epsilon);
+        }
+        let rows = rows.astype(Dtype::Float32)?;
+        let above = if self.centred { rows.subtract(&mean(&rows, &[1], true)?)? } else { rows };
+        over_deviation(&above, self.epsilon)
     }
 
     fn fused(&self, rows: &Array, scale: Option<&Array>, bias: Option<&Array>) -> mlx_safe::Result<Array> {

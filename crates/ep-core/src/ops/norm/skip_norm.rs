@@ -33,7 +33,7 @@ impl Op for SkipNorm {
         if !centred && (node.has_output(1) || node.has_output(2)) {
             return Err(Decline::form("the simplified norm has no mean or deviation to give"));
         }
-        Ok(Self(Norm { centred, epsilon: node.float_or("epsilon", 1e-12)? }))
+        Ok(Self(Norm { centred, epsilon: node.float_or("epsilon", 1e-12)?, as_spelled: false }))
     }
 
     fn shape_mode(&self) -> ShapeMode {

@@ -156,6 +156,7 @@ impl Norm {
         inputs.truncate(if self.centred { 3 } else { 2 });
         let mut node = Node::new(op, OPSET);
         node.attributes.insert("axis".to_owned(), Attribute::Int(-(self.axes as i64)));
+        node.attributes.insert("as_spelled".to_owned(), Attribute::Int(1));
         node.attributes.insert("epsilon".to_owned(), Attribute::Float(self.epsilon as f32));
         Some(Wire::Node(sketch.node(node, inputs, vec![ty]), 0))
     }
