@@ -72,10 +72,12 @@ fn outputs(step: &Step, values: &[Option<Value>], limit: usize) -> Option<Vec<Op
 
 #[cfg(test)]
 mod tests {
-    use mlx_safe::DeviceType;
+    use mlx_safe::{Array, DeviceType, Dtype};
     use onnx_graph::Graph;
 
     use crate::compile::Compiler;
+    use crate::lowering::Value;
+    use crate::run::Run;
     use crate::testing::graphs::agrees;
     use crate::testing::{E, f32s, text};
 
@@ -130,5 +132,20 @@ mod tests {
         assert_eq!(program.steps().len(), 2);
         let error = crate::testing::run_ours(&graph, &[&f32s([3, 8])]).expect_err("an index out of range");
         assert!(error.contains("out of range"), "{error}");
+    }
+
+    #[test]
+    fn weights_stored_as_a_gpu_wants_them_are_the_same_weights() {
+        let (x, w) = (f32s([2, 3, 6, 5]), f32s([4, 3, 2, 3]));
+        let graph = text::graph(18, &[("x", E::Float, &[2, 3, 6, 5])], &[("w", w)], "y = Conv(x, w)", &["y"]);
+        let x = Array::from_bytes(Dtype::Float32, &[2, 3, 6, 5], x.data()).expect("an array");
+        let convolved = |device| {
+            let program = Compiler::new(device).program(&graph).expect("a program");
+            let y = program.call([Value::device(x.clone())], &mut Run::new(usize::MAX)).expect("it runs");
+            y[0].array().and_then(|y| Ok(y.to_vec::<f32>()?)).expect("values")
+        };
+        let (first, last) = (convolved(DeviceType::Cpu), convolved(DeviceType::Gpu));
+        assert_eq!(first.len(), last.len());
+        assert!(first.iter().zip(&last).all(|(a, b)| (a - b).abs() < 1e-4));
     }
 }
