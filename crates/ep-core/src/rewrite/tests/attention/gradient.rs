@@ -4,8 +4,8 @@ use onnx_graph::Attribute;
 
 use super::{BACKWARD, FORWARD, OPSET, Value, Writer, check};
 use crate::rewrite;
-use crate::testing::graphs::{agrees, kernels};
-use crate::testing::{E, uniform};
+use crate::testing::graphs::{agrees, agrees_with, kernels};
+use crate::testing::{E, tol, uniform};
 
 const BOTH: &[&str] = &[BACKWARD, FORWARD];
 
@@ -72,6 +72,26 @@ fn shares_of_the_sum() {
 #[test]
 fn difference_from_the_sum() {
     checks(plain(bare, difference));
+}
+
+/// ONNX Runtime's CPU provider has these in builds for training only.
+#[test]
+fn operators_for_a_softmax_derivative() {
+    for op in ["SoftmaxGrad_13", "SoftmaxGrad"] {
+        let single = |w: &mut Writer, p: &Value, dp: &Value| {
+            let axis = if op == "SoftmaxGrad" { 3i64 } else { -1 };
+            let node = w.b.node(op, &[Some(dp.id), Some(p.id)]).domain("com.microsoft", 1);
+            let id = node.attr("axis", axis).output();
+            w.b.declare(id, E::Float, &["B".into(), "H".into(), "L".into(), "S".into()]);
+            Value { id, ..p.clone() }
+        };
+        let [ours, theirs] =
+            [plain(bare, single), plain(bare, shares)].map(|(w, all)| w.finish(&all.each_ref()));
+        assert_eq!(kernels(&ours), BOTH);
+        let mut inputs = super::data(super::SIZES[0]);
+        inputs.truncate(4);
+        agrees_with([&ours, &theirs], OPSET, &inputs, tol::F32_SUM);
+    }
 }
 
 #[test]
