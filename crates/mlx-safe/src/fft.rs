@@ -6,7 +6,7 @@ use mlx_sys as sys;
 
 use crate::error::argument;
 use crate::ops::{functions, op};
-use crate::{Array, Axes, Result};
+use crate::{Array, Axes, Dtype, PadMode, Result, concatenate};
 
 /// How a pair of transforms is scaled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,7 +40,10 @@ functions! {
 /// The size of `axis`, or of the real signal that has so many frequencies.
 fn own_size(a: &Array, axis: i32, from_half: bool) -> Result<i32> {
     let n = a.dim(axis)?;
-    Ok(if from_half { 2 * (n - 1) } else { n })
+    match if from_half { (n - 1).checked_mul(2) } else { Some(n) } {
+        Some(n) => Ok(n),
+        None => argument("fft", format!("{a:?} is too large along axis {axis}")),
+    }
 }
 
 fn own_sizes(a: &Array, axes: &[i32], from_half: bool) -> Result<Vec<i32>> {
@@ -141,14 +144,45 @@ pub fn rfftn<'a>(a: &Array, n: Option<&[i32]>, axes: impl Into<Axes<'a>>, norm: 
     op!("rfftn", mlx_fft_rfftn(a.raw(), n.as_ptr(), n.len(), axes.as_ptr(), axes.len(), norm.raw()))
 }
 
-/// The inverse of [`rfft`]: real, by default 2 (size - 1) values, over `axis`. MLX's `jvp` and `vmap` forget an `n` other than
-/// that one; its `vjp` does not.
+/// The inverse of [`rfft`]: real, by default 2 (size - 1) values, over `axis`.
 ///
 /// # Errors
 /// If there is no such axis or a size is below 1.
 pub fn irfft(a: &Array, n: Option<i32>, axis: i32, norm: FftNorm) -> Result<Array> {
     let n = n.map_or_else(|| own_size(a, axis, true), Ok)?;
+    if n % 2 == 1 {
+        return odd_irfft("irfft", a, &[n], &[axis], norm);
+    }
     op!("irfft", mlx_fft_irfft(a.raw(), n, axis, norm.raw()))
+}
+
+/// [`irfftn`] with an odd number of values along the last of `axes`, by way of the frequencies that a real signal's imply: MLX's
+/// `jvp` and `vmap` take every number for an even one.
+fn odd_irfft(op: &'static str, a: &Array, n: &[i32], axes: &[i32], norm: FftNorm) -> Result<Array> {
+    let (Some((&count, sizes)), Some((&last, others))) = (n.split_last(), axes.split_last()) else {
+        return argument(op, "there is no axis to transform");
+    };
+    let wanted = a.axis(last)?;
+    if sizes.len() != others.len() || n.iter().any(|&n| n < 1) {
+        return argument(op, format!("sizes {n:?} for axes {axes:?}"));
+    }
+    for &axis in others {
+        if a.axis(axis)? == wanted {
+            return argument(op, format!("axis {axis} is named twice"));
+        }
+    }
+    let a = if others.is_empty() { a.clone() } else { ifftn(a, Some(sizes), others, norm)? };
+    let a = a.astype(Dtype::Complex64)?;
+    let (kept, size) = (count / 2 + 1, a.dim(last)?);
+    let half = match size < kept {
+        true => {
+            let zero = Array::scalar(0.0f32).astype(Dtype::Complex64)?;
+            a.pad(&[last], &[0], &[kept - size], &zero, PadMode::Constant)?
+        }
+        false => a.slice_axis(last, ..kept)?,
+    };
+    let mirrored = half.slice_axis(last, 1..)?.flip(last)?.conjugate()?;
+    ifft(&concatenate(&[half, mirrored], last)?, Some(count), last, norm)?.real()
 }
 
 /// [`irfft`] over two axes.
@@ -157,6 +191,9 @@ pub fn irfft(a: &Array, n: Option<i32>, axis: i32, norm: FftNorm) -> Result<Arra
 /// If there are no such axes, or sizes and axes differ in number.
 pub fn irfft2(a: &Array, n: Option<&[i32]>, axes: [i32; 2], norm: FftNorm) -> Result<Array> {
     let n = n.map_or_else(|| own_sizes(a, &axes, true), |n| Ok(n.to_vec()))?;
+    if n.last().is_some_and(|n| n % 2 == 1) {
+        return odd_irfft("irfft2", a, &n, &axes, norm);
+    }
     op!("irfft2", mlx_fft_irfft2(a.raw(), n.as_ptr(), n.len(), axes.as_ptr(), axes.len(), norm.raw()))
 }
 
@@ -170,6 +207,9 @@ pub fn irfftn<'a>(a: &Array, n: Option<&[i32]>, axes: impl Into<Axes<'a>>, norm:
         return argument("irfftn", "there is no axis to transform");
     }
     let n = n.map_or_else(|| own_sizes(a, &axes, true), |n| Ok(n.to_vec()))?;
+    if n.last().is_some_and(|n| n % 2 == 1) {
+        return odd_irfft("irfftn", a, &n, &axes, norm);
+    }
     op!("irfftn", mlx_fft_irfftn(a.raw(), n.as_ptr(), n.len(), axes.as_ptr(), axes.len(), norm.raw()))
 }
 

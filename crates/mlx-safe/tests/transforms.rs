@@ -9,6 +9,7 @@ use mlx_safe::{checkpoint, compile, compile_shapeless, custom_vjp, grad, jvp, va
 
 type Function = fn(&[Array]) -> Result<Vec<Array>>;
 type Slope = fn(f64) -> f64;
+type Transform<'a> = &'a dyn Fn(&Array) -> Result<Array>;
 
 const X: [f32; 3] = [0.5, -1.25, 2.0];
 
@@ -343,4 +344,66 @@ fn rules_of_single_operations() {
     let inverse =
         cpu.scope(|| vmap(inverse, &[matrix], &[Some(0)]).unwrap().remove(0).to_vec::<f32>().unwrap());
     assert_eq!(inverse, [1.0, -0.5, 0.0, 0.25]);
+}
+
+/// A transform is linear: its `jvp` is itself, and so is every item of its `vmap`.
+#[test]
+fn real_transforms_of_any_size_under_jvp_and_vmap() {
+    use mlx_safe::fft::{FftNorm, irfft, irfft2, irfftn};
+    let signal =
+        Array::from_slice(&[1.0f32, -2.0, 0.5, 3.0, 2.0, -1.0, 4.0, 0.0, 1.5, 2.5], &[2, 5]).unwrap();
+    let back = mlx_safe::fft::rfft(&signal, None, 1, FftNorm::Ortho).unwrap();
+    let back = irfft(&back, Some(5), 1, FftNorm::Ortho).unwrap().to_vec::<f32>().unwrap();
+    let signal = signal.to_vec::<f32>().unwrap();
+    assert!(back.iter().zip(&signal).all(|(a, b)| (a - b).abs() < 1e-5), "{back:?}");
+
+    let x = (0..24).map(|i| num_complex::Complex32::new((i * 7 % 5) as f32, (i * 5 % 3) as f32));
+    let x = Array::from_slice(&x.collect::<Vec<_>>(), &[2, 3, 4]).unwrap();
+    for n in [3, 4, 5, 7, 9] {
+        let transforms: [Transform; 3] = [
+            &|x| irfft(x, Some(n), -1, FftNorm::Ortho),
+            &|x| irfft2(x, Some(&[2, n]), [-2, -1], FftNorm::Forward),
+            &|x| irfftn(x, Some(&[n]), &[-2], FftNorm::Backward),
+        ];
+        for transform in transforms {
+            let f = |x: &[Array]| Ok(vec![transform(&x[0])?]);
+            let expected = transform(&x).unwrap();
+            let found = [
+                jvp(f, std::slice::from_ref(&x), std::slice::from_ref(&x)).unwrap().1.remove(0),
+                vmap(f, std::slice::from_ref(&x), &[Some(0)]).unwrap().remove(0),
+            ];
+            for found in found {
+                assert_eq!(found.shape(), expected.shape());
+                close(&found, expected.to_vec::<f32>().unwrap().into_iter().map(f64::from));
+            }
+        }
+    }
+    let huge = Array::scalar(1.0f32).broadcast_to(&[i32::MAX]).unwrap();
+    assert!(irfft(&huge, None, 0, FftNorm::Backward).is_err());
+    assert!(irfft2(&x, Some(&[3, 3]), [1, 1], FftNorm::Backward).is_err());
+}
+
+/// Slices of one element have derivatives and items as others do.
+#[test]
+fn slices_of_one_element_under_transformations() {
+    let x = Array::from_slice(&(0..12).map(|i| i as f32).collect::<Vec<_>>(), &[1, 3, 4]).unwrap();
+    let cases: [(Function, &[usize]); 5] = [
+        (|x| Ok(vec![x[0].slice(&[0, 1, 0], &[1, 2, 4], &[1, 1, 100])?]), &[4]),
+        (|x| Ok(vec![x[0].slice(&[0, 2, 3], &[-2, 1, -5], &[-1, -1, -100])?]), &[11]),
+        (|x| Ok(vec![x[0].slice(&[0, 0, 1], &[1, 1, -6], &[1, 1, -2])?]), &[1]),
+        (|x| Ok(vec![x[0].slice(&[0, 0, 3], &[1, 1, 0], &[1, 1, -2])?]), &[3, 1]),
+        (|x| Ok(vec![x[0].index((.., 1..2, ..2))?.flip(..)?]), &[5, 4]),
+    ];
+    for (function, taken) in cases {
+        let expected: Vec<f64> = taken.iter().map(|&i| i as f64).collect();
+        let value = function(std::slice::from_ref(&x)).unwrap().remove(0);
+        close(&value, expected.iter().copied());
+        let inputs = std::slice::from_ref(&x);
+        close(&jvp(function, inputs, inputs).unwrap().1[0], expected.iter().copied());
+        let slopes = vjp(function, inputs, std::slice::from_ref(&value)).unwrap().1.remove(0);
+        close(&slopes, (0..12).map(|i| if taken.contains(&i) { i as f64 } else { 0.0 }));
+        let both = mlx_safe::stack(&[x.clone(), x.clone()], 0).unwrap();
+        let items = vmap(function, &[both], &[Some(0)]).unwrap().remove(0);
+        close(&items, expected.iter().chain(&expected).copied());
+    }
 }

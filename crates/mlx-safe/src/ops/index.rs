@@ -20,10 +20,9 @@ impl Array {
     /// # Errors
     /// If the slices differ in length from the rank, or a stride is 0.
     pub fn slice(&self, start: &[i32], stop: &[i32], strides: &[i32]) -> Result<Array> {
-        let strides = &steps("slice", self, strides)?[..];
-        let (begin, end, by) = (start.as_ptr(), stop.as_ptr(), strides.as_ptr());
-        let (b, e, n) = (start.len(), stop.len(), strides.len());
-        let view = op!("slice", mlx_slice(self.raw(), begin, b, end, e, by, n))?;
+        let [start, stop, strides] = steps("slice", self, [start, stop, strides])?;
+        let (begin, end, by, n) = (start.as_ptr(), stop.as_ptr(), strides.as_ptr(), strides.len());
+        let view = op!("slice", mlx_slice(self.raw(), begin, n, end, n, by, n))?;
         if strides.iter().any(|&stride| stride < 0) { view.contiguous() } else { Ok(view) }
     }
 
@@ -108,12 +107,39 @@ fn misfit<T>(op: &'static str, array: &Array, sizes: &[i32]) -> Result<T> {
     )
 }
 
-/// Strides as MLX may have them: it divides by them, and adds them to sizes in 32 bits.
-pub(super) fn steps(op: &'static str, array: &Array, strides: &[i32]) -> Result<Vec<i32>> {
-    if strides.len() != array.ndim() || strides.contains(&0) {
-        return argument(op, format!("strides {strides:?} of {array:?}: one an axis, none 0"));
+/// Starts, stops and strides as MLX may have them: it divides by strides, adds them to sizes in 32 bits, and forgets the one of
+/// an axis of which one element is taken, so that its rules for derivatives take all up to the stop.
+pub(super) fn steps(op: &'static str, array: &Array, given: [&[i32]; 3]) -> Result<[Vec<i32>; 3]> {
+    let rank = array.ndim();
+    if given.iter().any(|entries| entries.len() != rank) || given[2].contains(&0) {
+        return argument(
+            op,
+            format!("starts, stops and strides {given:?} of {array:?}: one an axis, no stride 0"),
+        );
     }
-    // A longer stride takes one element, as this one does.
-    let longest = array.shape().iter().map(|&n| n.max(1));
-    Ok(strides.iter().zip(longest).map(|(&stride, n)| stride.clamp(-n, n)).collect())
+    let [mut start, mut stop, mut strides] = given.map(<[i32]>::to_vec);
+    for (i, &n) in array.shape().iter().enumerate() {
+        // A longer stride takes one element, as this one does.
+        strides[i] = strides[i].clamp(-n.max(1), n.max(1));
+        if let Some(at) = only(n.into(), start[i].into(), stop[i].into(), strides[i].into()) {
+            (start[i], stop[i], strides[i]) = (at, at + 1, 1);
+        }
+    }
+    Ok([start, stop, strides])
+}
+
+/// The element of an axis of `n` that a slice takes, if it is one.
+fn only(n: i64, start: i64, stop: i64, stride: i64) -> Option<i32> {
+    let wrap = |at: i64| if at < 0 { at + n } else { at };
+    let (first, count) = if stride < 0 {
+        let (first, end) = (wrap(start).min(n - 1), wrap(stop).max(-1));
+        (first, (first - end).max(0).unsigned_abs().div_ceil(stride.unsigned_abs()))
+    } else {
+        let (first, end) = (wrap(start).clamp(0, n), wrap(stop).clamp(0, n));
+        (first, (end - first).max(0).unsigned_abs().div_ceil(stride.unsigned_abs()))
+    };
+    if count != 1 || !(0..n).contains(&first) {
+        return None;
+    }
+    i32::try_from(first).ok()
 }

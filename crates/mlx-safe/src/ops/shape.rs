@@ -108,7 +108,16 @@ impl Array {
     /// # Errors
     /// If there is no such axis.
     pub fn flip<'a>(&self, axes: impl Into<Axes<'a>>) -> Result<Array> {
-        let view = match axes.into() {
+        let axes = axes.into();
+        let (mut long, mut short) = (Vec::new(), false);
+        for axis in axes.list(self.ndim()) {
+            if self.dim(axis)? == 1 { short = true } else { long.push(axis) }
+        }
+        if short {
+            // There is nothing to reverse, and MLX's rules for derivatives lose what is.
+            return self.flip(&long);
+        }
+        let view = match axes {
             Axes::All => op!("flip", mlx_flip(self.raw())),
             Axes::One(axis) => op!("flip", mlx_flip_axis(self.raw(), axis)),
             Axes::These(axes) => op!("flip", mlx_flip_axes(self.raw(), axes.as_ptr(), axes.len())),

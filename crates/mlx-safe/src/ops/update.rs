@@ -15,9 +15,9 @@ macro_rules! updates {
             /// If the slices differ in length from the rank, a stride is 0, or `update` does not broadcast to the part.
             pub fn $name(&self, update: &Array, start: &[i32], stop: &[i32], strides: &[i32]) -> Result<Array> {
                 const NAME: &str = stringify!($name);
-                let by = steps(NAME, self, strides)?;
-                let (begin, b, end, e) = (start.as_ptr(), start.len(), stop.as_ptr(), stop.len());
-                op!(NAME, $raw(self.raw(), update.raw(), begin, b, end, e, by.as_ptr(), by.len()))
+                let [start, stop, strides] = steps(NAME, self, [start, stop, strides])?;
+                let (begin, end, by, n) = (start.as_ptr(), stop.as_ptr(), strides.as_ptr(), strides.len());
+                op!(NAME, $raw(self.raw(), update.raw(), begin, n, end, n, by, n))
             }
         )*}
     };
