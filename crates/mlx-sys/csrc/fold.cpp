@@ -1,8 +1,10 @@
 #include "fold.h"
 
 #include <array>
+#include <cstdint>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 
 #include "bridge.h"
 #include "mlx/c/private/mlx.h"
