@@ -92,17 +92,19 @@ def _recurrences(repeat: int) -> None:
             start = time.perf_counter()
             ours = ort_mlx.session(model, quiet(), claim=claim)
             load = time.perf_counter() - start
-            mlx_ms, cpu_ms = _medians([ours, cpu], feeds, times, warm=int(times > 1))
+            mlx_ms, cpu_ms = _medians([ours, cpu], feeds, times)
             print(f"| {name} | {claim} | {load:.2f} | {mlx_ms:.2f} | {cpu_ms:.2f} | {cpu_ms / mlx_ms:.2f} |", flush=True)
 
 
-def _medians(sessions, feeds, repeat: int, warm: int = 3) -> list[float]:
-    """Milliseconds of each session, taking turns so that a busy machine is unfair to none."""
+def _medians(sessions, feeds, repeat: int, block: int = 5) -> list[float]:
+    """Milliseconds of each session. They take turns, so that a busy machine is unfair to none, in blocks of runs: the first
+    run of a block does not count, since the threads of the session before may still be spinning."""
     times = [[] for _ in sessions]
-    for number in range(repeat + warm):
+    while len(times[-1]) < repeat:
         for session, taken in zip(sessions, times):
-            start = time.perf_counter()
-            session.run(None, feeds)
-            if number >= warm:
-                taken.append(time.perf_counter() - start)
+            for number in range(1 + min(block, repeat - len(taken))):
+                start = time.perf_counter()
+                session.run(None, feeds)
+                if number > 0:
+                    taken.append(time.perf_counter() - start)
     return [statistics.median(taken) * 1e3 for taken in times]

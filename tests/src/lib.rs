@@ -52,12 +52,17 @@ pub fn session(model: &[u8], options: &[(&str, &str)]) -> ort::Result<Session> {
         .commit_from_memory(model)
 }
 
-/// A session on ONNX Runtime's own CPU provider alone.
+/// A session on ONNX Runtime's own CPU provider alone. It is named: a session that names none chooses among all devices.
 ///
 /// # Errors
 /// What ONNX Runtime says.
 pub fn cpu_session(model: &[u8]) -> ort::Result<Session> {
-    Session::builder(environment())?.commit_from_memory(model)
+    let environment = environment();
+    let cpu = environment.devices().find(|d| d.ep().is_ok_and(|name| name == "CPUExecutionProvider"));
+    Session::builder(environment)?
+        .with_devices(cpu, None)
+        .map_err(ort::Error::<()>::from)?
+        .commit_from_memory(model)
 }
 
 /// `graph` as a model of `opset`.

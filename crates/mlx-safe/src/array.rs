@@ -407,6 +407,17 @@ mod tests {
     }
 
     #[test]
+    fn large_arrays_are_copied_whole() {
+        let values: Vec<u8> = (0..(5 << 20) + 1).map(|i: u32| (i % 251) as u8).collect();
+        let array = Array::from_slice(&values, &[values.len() as i32]).unwrap();
+        let mut bytes = vec![MaybeUninit::new(0xffu8); values.len()];
+        array.copy_to(&mut bytes).unwrap();
+        // SAFETY: written.
+        let same = bytes.iter().zip(&values).all(|(b, v)| unsafe { b.assume_init() } == *v);
+        assert!(same);
+    }
+
+    #[test]
     fn elements_are_written_row_major_however_they_lie() {
         fn check<T: Element + PartialEq + fmt::Debug>(array: &Array) {
             let array = array.astype(T::DTYPE).unwrap();

@@ -25,6 +25,9 @@ use weights::{Precision, Random};
 /// How long the sides of one row take turns on a CPU and on a GPU, after they are warm.
 const SECONDS: [f64; 2] = [8.0, 2.0];
 
+/// How long a turn takes at least.
+const BLOCK: Duration = Duration::from_millis(50);
+
 /// A tensor in host memory.
 struct Tensor {
     shape: Vec<usize>,
@@ -60,21 +63,22 @@ impl<'a> Side<'a> {
     }
 }
 
-/// Lets the sides take turns.
+/// Lets the sides take turns of a block of calls each. The first call of a block does not count: the threads of the side
+/// before may still be spinning.
 fn take_turns(sides: &mut [Side<'_>], seconds: f64) {
-    for side in &mut *sides {
-        for _ in 0..2 {
-            side.time();
-        }
-        side.times.clear();
-    }
     let start = Instant::now();
-    let enough = |rounds: usize| rounds >= 5 && start.elapsed().as_secs_f64() > seconds;
-    for rounds in 0.. {
-        if enough(rounds) {
-            return;
+    let mut rounds = 0;
+    while rounds < 5 || start.elapsed().as_secs_f64() < seconds {
+        for side in &mut *sides {
+            let block = Instant::now();
+            let before = side.times.len();
+            side.time();
+            while side.times.len() - before < 2 || block.elapsed() < BLOCK {
+                side.time();
+            }
+            side.times.remove(before);
         }
-        sides.iter_mut().for_each(Side::time);
+        rounds += 1;
     }
 }
 
