@@ -148,79 +148,65 @@ struct Declaration {
     set: fn(&mut Options, &str) -> Option<()>,
 }
 
+/// The one of `choices` that is called `value`, as an option's value.
+fn pick<T: Copy>(option: &mut T, value: &str, choices: &[(&str, T)]) -> Option<()> {
+    *option = choices.iter().find(|(name, _)| *name == value)?.1;
+    Some(())
+}
+
 const DECLARATIONS: &[Declaration] = &[
     Declaration {
         name: "device",
         values: "auto, gpu or cpu",
         set: |options, value| {
-            options.device = match value {
-                "auto" => DeviceChoice::Auto,
-                "gpu" => DeviceChoice::Gpu,
-                "cpu" => DeviceChoice::Cpu,
-                _ => return None,
-            };
-            Some(())
+            pick(
+                &mut options.device,
+                value,
+                &[("auto", DeviceChoice::Auto), ("gpu", DeviceChoice::Gpu), ("cpu", DeviceChoice::Cpu)],
+            )
         },
     },
     Declaration {
         name: "claim",
         values: "auto, all or none",
         set: |options, value| {
-            options.claim = match value {
-                "auto" => ClaimPolicy::Auto,
-                "all" => ClaimPolicy::All,
-                "none" => ClaimPolicy::None,
-                _ => return None,
-            };
-            Some(())
+            pick(
+                &mut options.claim,
+                value,
+                &[("auto", ClaimPolicy::Auto), ("all", ClaimPolicy::All), ("none", ClaimPolicy::None)],
+            )
         },
     },
     Declaration {
         name: "selective_scan",
         values: "auto or off",
         set: |options, value| {
-            options.selective_scan = match value {
-                "auto" => SelectiveScanChoice::Auto,
-                "off" => SelectiveScanChoice::Off,
-                _ => return None,
-            };
-            Some(())
+            pick(
+                &mut options.selective_scan,
+                value,
+                &[("auto", SelectiveScanChoice::Auto), ("off", SelectiveScanChoice::Off)],
+            )
         },
     },
     Declaration {
         name: "rewrite",
         values: "auto or off",
         set: |options, value| {
-            options.rewrite = match value {
-                "auto" => RewriteChoice::Auto,
-                "off" => RewriteChoice::Off,
-                _ => return None,
-            };
-            Some(())
+            pick(&mut options.rewrite, value, &[("auto", RewriteChoice::Auto), ("off", RewriteChoice::Off)])
         },
     },
     Declaration {
         name: "precision",
         values: "float32 or tf32",
         set: |options, value| {
-            options.precision = match value {
-                "float32" => Precision::Float32,
-                "tf32" => Precision::Tf32,
-                _ => return None,
-            };
-            Some(())
+            pick(&mut options.precision, value, &[("float32", Precision::Float32), ("tf32", Precision::Tf32)])
         },
     },
     Declaration {
         name: "compile",
         values: "auto or off",
         set: |options, value| {
-            options.compile = match value {
-                "auto" => CompileChoice::Auto,
-                "off" => CompileChoice::Off,
-                _ => return None,
-            };
-            Some(())
+            pick(&mut options.compile, value, &[("auto", CompileChoice::Auto), ("off", CompileChoice::Off)])
         },
     },
     Declaration {
