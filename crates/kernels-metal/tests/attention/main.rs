@@ -117,7 +117,8 @@ fn huge_scales_pick_the_largest_score() {
             for (found, wanted) in found.y.iter().zip(&wanted.y) {
                 assert!((f64::from(*found) - wanted).abs() < 1e-5, "{found} for {wanted}");
             }
-            assert!(found.dq.iter().chain(&found.dk).all(|x| x.is_finite()));
+            // Each row sees one key alone, so that nothing depends on queries and keys.
+            assert!(found.dq.iter().chain(&found.dk).all(|&x| x == 0.0));
         }
     }
 }

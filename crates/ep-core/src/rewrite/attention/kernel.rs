@@ -1,13 +1,13 @@
 //! What the operators of attention read, drawn from scores and values.
 
-use onnx_graph::pattern::Scopes;
-use onnx_graph::{Attribute, Node, TensorType};
+use onnx_graph::pattern::{Place, Scopes};
+use onnx_graph::{Attribute, Dim, ElementType, Node, TensorType};
 
 use super::causal::is_causal;
-use super::layout::{Frame, Operand, broadcast, times};
-use super::matrices::{Axis, Matrices};
+use super::layout::{Frame, Operand, broadcast, sizes, times};
+use super::matrices::{Axis, Matrices, same};
 use super::scores::{Mask, Scores, frame};
-use crate::rewrite::sketch::{DOMAIN, Sketch, Wire};
+use crate::rewrite::sketch::{DOMAIN, Sketch, Wire, ranked};
 
 /// The inputs of an attention, drawn. What the graph multiplies is the number in front times what is drawn.
 pub(crate) struct Drawn {
@@ -92,6 +92,15 @@ impl Operands {
             k.0 = broadcast(sketch, k.0, q.0)?;
             v.0 = broadcast(sketch, v.0, q.0)?;
         }
+        if let Some(mask) = mask {
+            // Softmax is over what the mask makes of the scores.
+            if masks.iter().any(|m| may_widen(scopes, m, &scores.q, Axis::Row)) {
+                q.0 = widen(sketch, q.0, mask, 2)?;
+            }
+            if masks.iter().any(|m| may_widen(scopes, m, &scores.k, Axis::Col)) {
+                k.0 = widen(sketch, k.0, mask, 3)?;
+            }
+        }
         let dy = match &self.dy {
             Some(dy) => Some(frame.bring(sketch, scopes, dy)?),
             None => None,
@@ -109,6 +118,27 @@ impl Operands {
             scale,
         })
     }
+}
+
+/// Whether `mask` may have more entries along an axis, the queries' or the keys', than the one of `operand`.
+fn may_widen(scopes: &Scopes<'_, '_>, mask: &Mask, operand: &Matrices, axis: Axis) -> bool {
+    let size = |matrices: &Matrices, value: Place| {
+        let shape = scopes.shape(value)?;
+        let at = matrices.axes.iter().position(|a| *a == axis)?;
+        shape.0.get((at + shape.0.len()).checked_sub(matrices.axes.len())?).cloned()
+    };
+    let Some(of_mask) = size(&mask.scores, mask.value) else { return false };
+    let of_operand = size(operand, operand.place).unwrap_or(Dim::Unknown);
+    of_mask != Dim::Known(1) && of_operand.known().is_none_or(|n| n == 1) && !same(&of_mask, &of_operand)
+}
+
+/// The operand (B, H, rows, E) with as many rows as the mask has entries along `axis`, if it has one.
+fn widen(sketch: &mut Sketch<'_, '_>, operand: Wire, mask: Wire, axis: usize) -> Option<Wire> {
+    let sizes = [sketch.ints(&[1, 1]), sizes(sketch, mask, &[axis])?, sketch.ints(&[1])];
+    let by = Attribute::Int(0);
+    let shape = sketch.op("Concat", &sizes, &[("axis", by)], ranked(ElementType::Int64, 1));
+    let ty = ranked(sketch.element(operand)?, 4);
+    Some(sketch.op("Expand", &[operand, shape], &[], ty))
 }
 
 impl Drawn {

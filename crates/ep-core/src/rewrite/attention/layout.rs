@@ -295,7 +295,7 @@ fn arranged(sketch: &mut Sketch<'_, '_>, view: &Matrices, matrix: [Axis; 2]) -> 
 }
 
 /// The sizes of some axes.
-fn sizes(sketch: &mut Sketch<'_, '_>, wire: Wire, axes: &[usize]) -> Option<Wire> {
+pub(crate) fn sizes(sketch: &mut Sketch<'_, '_>, wire: Wire, axes: &[usize]) -> Option<Wire> {
     let ints: Vec<i64> = axes.iter().map(|&a| a as i64).collect();
     let shape = sketch.op("Shape", &[wire], &[], ranked(ElementType::Int64, 1));
     let axes = sketch.ints(&ints);

@@ -1,5 +1,7 @@
 //! Spellings of attention alone.
 
+use onnx_graph::Tensor;
+
 use super::{FORWARD, Value, Writer, check};
 use crate::testing::E;
 
@@ -21,6 +23,28 @@ const SCORES: &[&str] = &["B", "H", "L", "S"];
 #[test]
 fn without_a_mask() {
     checks(|_, scores| scores.clone());
+}
+
+/// A mask may give one query as many rows as it has, and one key as many columns.
+#[test]
+fn masks_that_widen_the_scores() {
+    for query in [true, false] {
+        let mut w = Writer::new();
+        let [q, k, v, _] = w.inputs();
+        let ends = [0, 1, 2].map(|n| w.constant(Tensor::from_ints(&[n])));
+        let first = |w: &mut Writer, value: &Value| {
+            let [start, end, axis] = &ends;
+            w.op("Slice", &[value, start, end, axis], &["B", "H", "1", "E"])
+        };
+        let (q, k) = if query { (first(&mut w, &q), k) } else { (q.clone(), first(&mut w, &k)) };
+        let k_columns = w.turned(&k);
+        let product = w.matmul(&q, &k_columns);
+        let bias = w.input("bias", E::Float, &["H", "L", "S"]);
+        let scores = w.op("Add", &[&product, &bias], SCORES);
+        let p = w.softmax(&scores);
+        let y = w.matmul(&p, &v);
+        check(&w.finish(&[&y]), &[FORWARD]);
+    }
 }
 
 #[test]
