@@ -25,9 +25,7 @@ impl Program {
         let limit = mlx_safe::memory::limit()?;
         self.with_constants(|step, values| outputs(step, values, limit)).stored(limit)
     }
-}
 
-impl Program {
     /// The program with constants laid out as their readers want them.
     fn stored(mut self, limit: usize) -> Result<Self, Error> {
         let held: HashMap<Slot, &Array> =

@@ -1,13 +1,13 @@
 //! What the operators of attention read, drawn from scores and values.
 
 use onnx_graph::pattern::{Place, Scopes};
-use onnx_graph::{Attribute, Dim, ElementType, Node, TensorType};
+use onnx_graph::{Attribute, Dim, Node, TensorType};
 
 use super::causal::is_causal;
-use super::layout::{Frame, Operand, broadcast, sizes, times};
+use super::layout::{Frame, Operand, broadcast, times, widen};
 use super::matrices::{Axis, Matrices, same};
 use super::scores::{Mask, Scores, frame};
-use crate::rewrite::sketch::{DOMAIN, Sketch, Wire, ranked};
+use crate::rewrite::sketch::{DOMAIN, Sketch, Wire};
 
 /// The inputs of an attention, drawn. What the graph multiplies is the number in front times what is drawn.
 pub(crate) struct Drawn {
@@ -130,15 +130,6 @@ fn may_widen(scopes: &Scopes<'_, '_>, mask: &Mask, operand: &Matrices, axis: Axi
     let Some(of_mask) = size(&mask.scores, mask.value) else { return false };
     let of_operand = size(operand, operand.place).unwrap_or(Dim::Unknown);
     of_mask != Dim::Known(1) && of_operand.known().is_none_or(|n| n == 1) && !same(&of_mask, &of_operand)
-}
-
-/// The operand (B, H, rows, E) with as many rows as the mask has entries along `axis`, if it has one.
-fn widen(sketch: &mut Sketch<'_, '_>, operand: Wire, mask: Wire, axis: usize) -> Option<Wire> {
-    let sizes = [sketch.ints(&[1, 1]), sizes(sketch, mask, &[axis])?, sketch.ints(&[1])];
-    let by = Attribute::Int(0);
-    let shape = sketch.op("Concat", &sizes, &[("axis", by)], ranked(ElementType::Int64, 1));
-    let ty = ranked(sketch.element(operand)?, 4);
-    Some(sketch.op("Expand", &[operand, shape], &[], ty))
 }
 
 impl Drawn {

@@ -277,9 +277,20 @@ pub(crate) fn times(
 
 /// A wire (B, H, rows, columns) with the first two sizes of another where they are 1.
 pub(crate) fn broadcast(sketch: &mut Sketch<'_, '_>, wire: Wire, to: Wire) -> Option<Wire> {
-    let (stack, ones) = (sizes(sketch, to, &[0, 1])?, sketch.ints(&[1, 1]));
+    let shape = [sizes(sketch, to, &[0, 1])?, sketch.ints(&[1, 1])];
+    expand(sketch, wire, &shape)
+}
+
+/// A wire (B, H, rows, columns) with as many rows as another has entries along `axis`, if it has one.
+pub(crate) fn widen(sketch: &mut Sketch<'_, '_>, wire: Wire, to: Wire, axis: usize) -> Option<Wire> {
+    let shape = [sketch.ints(&[1, 1]), sizes(sketch, to, &[axis])?, sketch.ints(&[1])];
+    expand(sketch, wire, &shape)
+}
+
+/// A wire of four axes, broadcast to a shape that is given in parts.
+fn expand(sketch: &mut Sketch<'_, '_>, wire: Wire, shape: &[Wire]) -> Option<Wire> {
     let axis = Attribute::Int(0);
-    let shape = sketch.op("Concat", &[stack, ones], &[("axis", axis)], ranked(ElementType::Int64, 1));
+    let shape = sketch.op("Concat", shape, &[("axis", axis)], ranked(ElementType::Int64, 1));
     let ty = ranked(sketch.element(wire)?, 4);
     Some(sketch.op("Expand", &[wire, shape], &[], ty))
 }
@@ -295,7 +306,7 @@ fn arranged(sketch: &mut Sketch<'_, '_>, view: &Matrices, matrix: [Axis; 2]) -> 
 }
 
 /// The sizes of some axes.
-pub(crate) fn sizes(sketch: &mut Sketch<'_, '_>, wire: Wire, axes: &[usize]) -> Option<Wire> {
+fn sizes(sketch: &mut Sketch<'_, '_>, wire: Wire, axes: &[usize]) -> Option<Wire> {
     let ints: Vec<i64> = axes.iter().map(|&a| a as i64).collect();
     let shape = sketch.op("Shape", &[wire], &[], ranked(ElementType::Int64, 1));
     let axes = sketch.ints(&ints);
