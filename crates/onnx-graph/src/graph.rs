@@ -201,6 +201,11 @@ impl<'a> Graph<'a> {
         value.constant = Some(tensor);
     }
 
+    /// Takes a value's constant contents away: from then on it is an outer-scope value, of the type that it had.
+    pub fn clear_constant(&mut self, value: ValueId) {
+        self.values[value.0].constant = None;
+    }
+
     /// Says that a value is an initializer whose contents this crate does not carry.
     pub fn set_opaque(&mut self, value: ValueId) {
         self.values[value.0].opaque = true;

@@ -13,6 +13,7 @@ mod fuse;
 mod grown;
 mod linear;
 mod loops;
+mod outer;
 mod product;
 mod rank;
 mod scan;
@@ -30,7 +31,7 @@ use std::sync::Arc;
 use mlx_safe::DeviceType;
 use onnx_graph::{Attribute, Graph, NodeId, topological_order};
 
-use crate::Error;
+use crate::{Error, NodeRef, registry};
 use sketch::Replacement;
 
 /// Nodes that run as one.
@@ -40,7 +41,7 @@ pub(crate) struct Fused {
     pub(crate) operator: &'static str,
     /// Whether it is worth claiming them for it. Else they only run so where they are claimed.
     pub(crate) claims: bool,
-    /// The nodes of the graph as it was, in order.
+    /// The nodes of the graph as it was, in order; for what runs in a body, the node that has the body.
     pub(crate) nodes: Vec<NodeId>,
 }
 
@@ -95,29 +96,13 @@ pub(crate) fn apply(graph: &mut Graph<'_>, rules: Rules, device: DeviceType) -> 
         rewriter.everywhere(graph, attention::attention)?;
         rewriter.everywhere(graph, spelled::rule)?;
     }
-    bodies(graph, rules, device)?;
+    rewriter.bodies(graph, rules)?;
     Ok(rewriter.fused)
 }
 
 /// Whether the node that stands alone in `graph` may be replaced, depending on what is around it.
 pub(crate) fn may_fit(graph: &Graph<'_>, rules: Rules) -> bool {
     rules.selective_scan && fuse::may_be_selective(graph)
-}
-
-/// Applies the rules inside the bodies of what is left.
-fn bodies(graph: &mut Graph<'_>, rules: Rules, device: DeviceType) -> Result<(), Error> {
-    let with_bodies: Vec<NodeId> =
-        graph.nodes().filter(|(_, node)| node.bodies().next().is_some()).map(|(id, _)| id).collect();
-    for id in with_bodies {
-        for attribute in graph.attributes_mut(id).values_mut() {
-            let Attribute::Graph(body) = attribute else { continue };
-            let mut rewritten = body.as_ref().clone();
-            if !apply(&mut rewritten, rules, device)?.is_empty() {
-                *body = Arc::new(rewritten);
-            }
-        }
-    }
-    Ok(())
 }
 
 /// Puts replacements into a graph and keeps account.
@@ -135,6 +120,32 @@ impl Rewriter {
         for id in topological_order(graph)? {
             if !graph.is_removed(id) {
                 self.put(graph, rule(graph, id));
+            }
+        }
+        Ok(())
+    }
+
+    /// Applies the rules inside the bodies of what is left.
+    fn bodies(&mut self, graph: &mut Graph<'_>, rules: Rules) -> Result<(), Error> {
+        let bodies: Vec<(NodeId, String)> = (graph.nodes())
+            .flat_map(|(id, node)| node.bodies().map(move |(name, _)| (id, name.to_owned())))
+            .collect();
+        for (id, name) in bodies {
+            let Some(Attribute::Graph(body)) = graph.node(id).attributes.get(&name).cloned() else { continue };
+            let mut rewritten = body.as_ref().clone();
+            let lent = outer::lend(graph, &mut rewritten);
+            let fused = apply(&mut rewritten, rules, self.device)?;
+            outer::take_back(&mut rewritten, &lent);
+            if fused.is_empty() {
+                continue;
+            }
+            graph.attributes_mut(id).insert(name.clone(), Attribute::Graph(Arc::new(rewritten)));
+            // What was accepted of constants has to be accepted of other values too.
+            if registry::claim(&NodeRef::new(graph, id, self.device)).is_err() {
+                graph.attributes_mut(id).insert(name, Attribute::Graph(body));
+            } else if id.0 < self.count {
+                // The node is taken with its bodies or not at all.
+                self.fused.extend(fused.into_iter().map(|f| Fused { claims: false, nodes: vec![id], ..f }));
             }
         }
         Ok(())

@@ -1,5 +1,6 @@
 //! Spellings that are recognised and near misses that are not, each right at two sizes.
 
+mod bodies;
 mod convs;
 mod gelus;
 mod norms;
