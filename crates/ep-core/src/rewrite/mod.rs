@@ -131,7 +131,9 @@ impl Rewriter {
             .flat_map(|(id, node)| node.bodies().map(move |(name, _)| (id, name.to_owned())))
             .collect();
         for (id, name) in bodies {
-            let Some(Attribute::Graph(body)) = graph.node(id).attributes.get(&name).cloned() else { continue };
+            let Some(Attribute::Graph(body)) = graph.node(id).attributes.get(&name).cloned() else {
+                continue;
+            };
             let mut rewritten = body.as_ref().clone();
             let lent = outer::lend(graph, &mut rewritten);
             let fused = apply(&mut rewritten, rules, self.device)?;

@@ -8,7 +8,8 @@ use onnx_graph::{Graph, ValueId};
 pub(crate) fn lend<'a>(graph: &Graph<'a>, body: &mut Graph<'a>) -> Vec<ValueId> {
     let scopes = Scopes::new(graph).inside(body);
     let outer = body.outer_values().map(|value| (value, scopes.resolve(Place { depth: 1, value })));
-    let known: Vec<_> = outer.filter_map(|(value, place)| Some((value, scopes.constant(place)?.clone()))).collect();
+    let known: Vec<_> =
+        outer.filter_map(|(value, place)| Some((value, scopes.constant(place)?.clone()))).collect();
     let lent = known.iter().map(|(value, _)| *value).collect();
     known.into_iter().for_each(|(value, tensor)| body.set_constant(value, tensor));
     lent

@@ -1,6 +1,8 @@
 //! Graphs in a few words, for tests of rules: `m = ReduceMean(x, [-1]); d = Sub(x, m)`. What starts with a digit, a sign or
-//! a bracket is a constant: `0.5` a float, `2h` a float16, `[1, 2]` integers. Attributes stand in angle brackets:
+//! a bracket is a constant: `0.5` a float, `2h` a float16, `2d` a double, `2i` an int64, `[1, 2]` integers, `[0.5]` floats. Attributes stand in angle brackets:
 //! `Cast<to=1>(x)`, and the sizes of what a node makes after its name: `a:0x3`, in which 0 is a symbol. Floats are the default type of what a node makes; where it takes another, that of its first input.
+
+use std::str::FromStr;
 
 use onnx_graph::{Attribute, Dim, Graph, GraphBuilder, Shape, Tensor, TensorType, ValueId, ValueType};
 
@@ -86,12 +88,12 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
 }
 
 fn value(b: &mut GraphBuilder<'static>, word: &str) -> ValueId {
-    let (number, element) = match word.strip_suffix('h') {
-        Some(number) => (number, E::Float16),
-        None => (word, E::Float),
-    };
-    let constant = match (ints(word), number.parse::<f64>()) {
-        (Some(values), _) => Tensor::from_ints(&values),
+    let suffixes = [('h', E::Float16), ('d', E::Double), ('i', E::Int64)];
+    let suffixed = |&(suffix, element): &(char, E)| Some((word.strip_suffix(suffix)?, element));
+    let (number, element) = suffixes.iter().find_map(suffixed).unwrap_or((word, E::Float));
+    let constant = match (list(word), number.parse::<f64>()) {
+        (Some(values), _) if word.contains(['.', 'e']) => tensor(E::Float, [values.len()], &values),
+        (Some(values), _) => tensor(E::Int64, [values.len()], &values),
         (_, Ok(number)) => tensor(element, [], &[number]),
         _ => return b.outer(word),
     };
@@ -102,13 +104,13 @@ fn value(b: &mut GraphBuilder<'static>, word: &str) -> ValueId {
     value
 }
 
-fn ints(word: &str) -> Option<Vec<i64>> {
+fn list<T: FromStr>(word: &str) -> Option<Vec<T>> {
     let list = word.strip_prefix('[')?.strip_suffix(']')?;
-    Some(words(list).map(|n| n.parse().expect("an integer")).collect())
+    words(list).map(|number| number.parse().ok()).collect()
 }
 
 fn attribute(text: &str) -> Attribute<'static> {
-    match (ints(text), text.parse::<i64>(), text.parse::<f32>()) {
+    match (list(text), text.parse::<i64>(), text.parse::<f32>()) {
         (Some(list), ..) => Attribute::Ints(list),
         (_, Ok(int), _) => Attribute::Int(int),
         (_, _, Ok(float)) => Attribute::Float(float),

@@ -2,8 +2,8 @@
 //!
 //! These rules claim nothing: they apply inside a cluster, to nodes that are taken anyway.
 
+mod activation;
 mod conv;
-mod gelu;
 mod norm;
 mod operands;
 mod polynomial;
@@ -25,7 +25,7 @@ pub(super) fn rule<'a>(graph: &Graph<'a>, id: NodeId) -> Option<Replacement<'a>>
     }
     match node.op_type.as_str() {
         "Sqrt" | "Pow" => norm::rule(graph, id),
-        "Erf" | "Tanh" | "Sigmoid" => gelu::rule(graph, id),
+        "Erf" | "Tanh" | "Sigmoid" | "Clip" | "HardSigmoid" => activation::rule(graph, id),
         "BatchNormalization" | "Mul" | "Add" | "Sub" => conv::rule(graph, id),
         "Concat" => rotary::rule(graph, id),
         _ => None,

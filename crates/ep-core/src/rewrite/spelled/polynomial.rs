@@ -168,6 +168,13 @@ impl Algebra<'_, '_, '_> {
     fn power(&self, place: Place, halves: i32, left: &Cell<usize>) -> Option<Polynomial> {
         let base = self.at(place, left);
         let whole = halves % 2 == 0;
+        if let [(factors, number)] = base.terms().collect::<Vec<_>>()[..]
+            && factors.is_empty()
+            && number > 0.0
+        {
+            let power = Polynomial::number(number.powf(f64::from(halves) / 2.0));
+            return Some(Polynomial { rank: base.rank, ..power });
+        }
         let base = match (halves > 0 && whole, base.inverse()) {
             (true, _) => base,
             (false, Some(inverse)) if whole => inverse,

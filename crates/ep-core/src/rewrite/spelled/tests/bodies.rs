@@ -31,7 +31,8 @@ fn body(nodes: &str, more: &[(&str, E, &[usize])]) -> Graph<'static> {
 /// A graph with the constants that the bodies read.
 fn around() -> GraphBuilder<'static> {
     let mut b = GraphBuilder::new("g", OPSET);
-    let numbers = [("two", 2.0), ("half", 0.5), ("one", 1.0), ("eps", 1e-5), ("root", std::f32::consts::SQRT_2)];
+    let numbers =
+        [("two", 2.0), ("half", 0.5), ("one", 1.0), ("eps", 1e-5), ("root", std::f32::consts::SQRT_2)];
     for (name, number) in numbers {
         b.initializer(name, Tensor::scalar(number));
     }
@@ -116,7 +117,9 @@ fn near_misses() {
             let y0 = graph.value_named("y0");
             let ty = graph.value(x.unwrap()).ty.clone();
             graph.set_type(y0, ty);
-            graph.add_node(onnx_graph::Node::new("Tanh", OPSET), vec![x], vec![Some(y0)], Vec::new()).unwrap();
+            graph
+                .add_node(onnx_graph::Node::new("Tanh", OPSET), vec![x], vec![Some(y0)], Vec::new())
+                .unwrap();
         }
         assert_eq!(kernels(&graph), [""; 0], "{nodes}");
     }

@@ -1,8 +1,10 @@
 //! Spellings that are recognised and near misses that are not, each right at two sizes.
 
+mod activation_table;
+mod activations;
 mod bodies;
 mod convs;
-mod gelus;
+mod norm_table;
 mod norms;
 mod rotaries;
 
@@ -27,13 +29,18 @@ impl Model {
 
     /// Checks which operators stand for `nodes`, and that the numbers are ONNX Runtime's.
     fn check(&self, nodes: &str, wanted: &[&str]) {
+        assert_eq!(self.run(nodes), wanted, "{nodes}");
+    }
+
+    /// The operators that stand for `nodes`; checks that the numbers are ONNX Runtime's.
+    fn run(&self, nodes: &str) -> Vec<&'static str> {
         let used = |name: &str| nodes.split(|c: char| !c.is_alphanumeric()).any(|word| word == name);
         let initializers: Vec<_> = self.initializers.iter().filter(|(name, _)| used(name)).cloned().collect();
         let graph = text::graph(self.opset, &[("x", E::Float, &[0, 3, 8])], &initializers, nodes, &["y"]);
-        assert_eq!(kernels(&graph), wanted, "{nodes}");
         for batch in [1, 4] {
             agrees_within(&graph, self.opset, &[("x", f32s([batch, 3, 8]))], self.tolerance);
         }
+        kernels(&graph)
     }
 }
 
@@ -48,4 +55,14 @@ fn in_half(nodes: &str, wanted: &[&str]) {
     // The reshape keeps the casts apart.
     let to_half = "c16 = Cast<to=10>(x); h:0x3x8 = Reshape(c16, [-1, 3, 8])";
     half.check(&format!("{to_half}; {nodes}; r32 = Reshape(o, [-1, 3, 8]); y = Cast<to=1>(r32)"), wanted);
+}
+
+/// Checks all rows, of nodes and the operators that stand for them, and tells those that are wrong together.
+fn rows(model: &Model, rows: &[(&str, &[&str])]) {
+    let found = rows.iter().map(|&(nodes, wanted)| (nodes, wanted, model.run(nodes)));
+    let wrong: Vec<String> = found
+        .filter(|(_, wanted, found)| found != wanted)
+        .map(|(nodes, wanted, found)| format!("{found:?}, not {wanted:?}: {nodes}"))
+        .collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
