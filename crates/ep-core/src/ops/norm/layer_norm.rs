@@ -13,6 +13,8 @@ use crate::{Decline, LowerError, NodeRef};
 pub(crate) struct LayerNorm {
     norm: Norm,
     axis: i64,
+    /// How many elements are normalised together, where a model that spells the operator counts on it.
+    count: Option<i64>,
 }
 
 impl Op for LayerNorm {
@@ -43,7 +45,7 @@ impl Op for LayerNorm {
             epsilon: node.float_or("epsilon", 1e-5)?,
             as_spelled: node.int_or("as_spelled", 0)? != 0,
         };
-        Ok(Self { norm, axis: node.int_or("axis", -1)? })
+        Ok(Self { norm, axis: node.int_or("axis", -1)?, count: node.int("count")? })
     }
 
     fn shape_mode(&self) -> ShapeMode {
@@ -53,10 +55,21 @@ impl Op for LayerNorm {
     fn lower(&self, cx: &mut Lowering<'_>) -> Result<(), LowerError> {
         let x = cx.array(0)?;
         let at = axis(self.axis, x.ndim())?;
+        let count: i64 = x.shape()[at..].iter().map(|&n| i64::from(n)).product();
+        if let Some(wanted) = self.count.filter(|wanted| *wanted != count) {
+            return Err(LowerError::invalid(format!(
+                "normalises {count} elements, not the {wanted} of the model"
+            )));
+        }
         let (scale, bias) = (cx.optional_array(1)?, cx.optional_array(2)?);
-        let y = self.norm.apply(&x, at, scale.as_ref(), bias.as_ref())?;
-        cx.emit(0, y.astype(cx.output_dtype(0)?)?)?;
-        self.norm.emit_statistics(cx, &x, at)
+        let statistics = self.norm.emit_statistics(cx, &x, at)?;
+        let y = match statistics.filter(|_| self.norm.as_spelled) {
+            Some(Statistics { above, inverse }) => {
+                scaled(above.multiply(&inverse)?, scale.as_ref(), bias.as_ref())?
+            }
+            None => self.norm.apply(&x, at, scale.as_ref(), bias.as_ref())?,
+        };
+        cx.emit(0, y.astype(cx.output_dtype(0)?)?)
     }
 }
 
@@ -103,14 +116,7 @@ impl Norm {
             let (scale, bias) = (flat(scale)?, flat(bias)?);
             return Ok(self.fused(&rows, scale.as_ref(), bias.as_ref())?.reshape(shape)?);
         }
-        let mut y = self.standardised(&rows)?.reshape(shape)?;
-        if let Some(scale) = scale {
-            y = y.multiply(scale)?;
-        }
-        Ok(match bias {
-            Some(bias) => y.add(bias)?,
-            None => y,
-        })
+        scaled(self.standardised(&rows)?.reshape(shape)?, scale, bias)
     }
 
     fn standardised(&self, rows: &Array) -> Result<Array, LowerError> {
@@ -130,16 +136,17 @@ impl Norm {
         }
     }
 
-    /// Makes the outputs after the first: the mean (if it is taken off) and one over the standard deviation.
+    /// Makes the outputs after the first: the mean (if it is taken off) and one over the standard deviation. Gives what they
+    /// are made from, if any is wanted.
     pub(super) fn emit_statistics(
         &self,
         cx: &mut Lowering<'_>,
         x: &Array,
         axis: usize,
-    ) -> Result<(), LowerError> {
+    ) -> Result<Option<Statistics>, LowerError> {
         let deviation = if self.centred { 2 } else { 1 };
         if !cx.wants(1) && !cx.wants(deviation) {
-            return Ok(());
+            return Ok(None);
         }
         let axes: Vec<i32> = (axis as i32..x.ndim() as i32).collect();
         let wide = x.astype(Dtype::Float32)?;
@@ -152,13 +159,25 @@ impl Norm {
         } else {
             wide
         };
+        let power = mean(&above.square()?, &axes, true)?;
+        let inverse = power.add(&Array::scalar(self.epsilon))?.rsqrt()?;
         if cx.wants(deviation) {
-            let power = mean(&above.square()?, &axes, true)?;
-            let inverse = power.add(&Array::scalar(self.epsilon))?.rsqrt()?;
             cx.emit(deviation, inverse.astype(cx.output_dtype(deviation)?)?)?;
         }
-        Ok(())
+        Ok(Some(Statistics { above, inverse }))
     }
+}
+
+/// What x is above its mean, if that is taken off, and one over its deviation; in float32.
+pub(super) struct Statistics {
+    above: Array,
+    inverse: Array,
+}
+
+/// `y` times `scale` plus `bias`.
+fn scaled(y: Array, scale: Option<&Array>, bias: Option<&Array>) -> Result<Array, LowerError> {
+    let y = scale.map_or_else(|| Ok(y.clone()), |scale| y.multiply(scale))?;
+    Ok(bias.map_or_else(|| Ok(y.clone()), |bias| y.add(bias))?)
 }
 
 /// Whether `from` broadcasts to `to` without changing it.

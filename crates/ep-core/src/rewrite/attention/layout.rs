@@ -227,6 +227,7 @@ impl Frame {
                         Some(sum) => sketch.cast(sum, ElementType::Float)?,
                         None => sketch.constant(Tensor::scalar(0f32)),
                     };
+                    let wire = sketch.cast(wire, ElementType::Bool)?;
                     let (yes, no) = if stays { (kept, low) } else { (low, kept) };
                     sketch.op("Where", &[wire, yes, no], &[], ranked(ElementType::Float, 4))
                 }

@@ -142,6 +142,28 @@ pub(crate) fn same_dims(a: &[Dim], b: &[Dim]) -> bool {
     a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(a, b))
 }
 
+/// Whether two stacks certainly have the same sizes. If each has one axis, what those are made of may show it.
+pub(crate) fn even(scopes: &Scopes<'_, '_>, a: &Matrices, b: &Matrices) -> bool {
+    let [of_a, of_b] = [a, b].map(|view| view.batch_dims(scopes));
+    if of_a.zip(of_b).is_some_and(|(a, b)| same_dims(&a, &b)) {
+        return true;
+    }
+    let [a, b] =
+        [a, b].map(|view| if view.batch().len() == 1 { groupings(scopes, view) } else { Vec::new() });
+    a.iter().any(|dims| b.iter().any(|other| same_dims(dims, other)))
+}
+
+/// The sizes of a stack as it is laid out on the way up; softmaxes are passed.
+fn groupings(scopes: &Scopes<'_, '_>, view: &Matrices) -> Vec<Vec<Dim>> {
+    let further = |view: &Matrices| {
+        let softmax =
+            || scopes.made_by(view.place, "Softmax").and_then(|maker| view.beside(scopes, maker.input(0)?));
+        view.closer(scopes).or_else(softmax)
+    };
+    let views = std::iter::successors(Some(view.clone()), further).take(16);
+    views.filter_map(|view| view.batch_dims(scopes)).collect()
+}
+
 /// The axes with the stack's numbered from 0 without gaps.
 pub(crate) fn numbered(axes: Vec<Axis>) -> Vec<Axis> {
     let mut numbers: Vec<Axis> = axes.iter().copied().filter(|a| matches!(a, Axis::Batch(_))).collect();

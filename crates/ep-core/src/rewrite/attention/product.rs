@@ -3,7 +3,7 @@
 use onnx_graph::Attribute;
 use onnx_graph::pattern::{Maker, Place, Scopes};
 
-use super::matrices::{Axis, Matrices, numbered, plain, same_dims};
+use super::matrices::{Axis, Matrices, even, numbered, plain};
 
 /// `alpha` times `left` times `right`, for each of a stack.
 #[derive(Clone, Debug)]
@@ -77,7 +77,7 @@ fn written(scopes: &Scopes<'_, '_>, maker: &Maker<'_, '_>) -> Option<(Product, V
     };
     let (left, right) = (factor(a, a_turned)?, factor(b, b_turned)?);
     let result = plain(left.axes.len())?;
-    let even = same_dims(&left.batch_dims(scopes)?, &right.batch_dims(scopes)?);
+    let even = even(scopes, &left, &right);
     (left.axes.len() == right.axes.len()).then_some((Product { left, right, alpha, even }, result))
 }
 
@@ -122,7 +122,7 @@ fn einsum(
     let fits = |view: &Matrices, letters: usize| {
         scopes.rank(view.place) == Some(letters) && letters == batch.len() + 2
     };
-    let even = same_dims(&left.batch_dims(scopes)?, &right.batch_dims(scopes)?);
+    let even = even(scopes, &left, &right);
     (fits(&left, x.len()) && fits(&right, y.len()))
         .then_some((Product { left, right, alpha: 1.0, even }, result))
 }

@@ -1,11 +1,12 @@
 //! The scores behind a `Softmax`: scale times queries times keys, with masks added or put in place, in any order.
 
-use onnx_graph::Dim;
 use onnx_graph::pattern::{Maker, Place, Scopes};
+use onnx_graph::{Dim, ElementType};
 
 use super::factor::{Factor, multiple};
 use super::matrices::Matrices;
 use super::product::Product;
+use crate::rewrite::spelled::polynomial::{Algebra, Polynomial, settled};
 
 /// What is at least this low stands for minus infinity: scores never come near it.
 pub(crate) const LOW: f64 = -1e4;
@@ -39,7 +40,7 @@ pub(crate) struct Mask {
 pub(crate) enum Kind {
     /// It is added, times this number.
     Added(f64),
-    /// Scores stay where it is `stays`; others become `fill`, which is low.
+    /// Scores stay where it, or as a number whether it is 1, is `stays`; others become `fill`, which is low.
     Chosen { stays: bool, fill: f64 },
 }
 
@@ -115,11 +116,55 @@ pub(crate) fn frame(scopes: &Scopes<'_, '_>, masks: &[Mask]) -> Option<Vec<Dim>>
     frames.all(|frame| frame.as_ref() == Some(&first)).then_some(first)
 }
 
+/// Scores times b, less a large number times 1 - b, where b is 0 or 1: the scores and b, and what stands where b is 0.
+fn kept_or_lost(scopes: &Scopes<'_, '_>, maker: &Maker<'_, '_>) -> Option<(Place, Place, f64)> {
+    let (sign, sums) = match () {
+        () if maker.is("Sub") => (1.0, vec![(maker.input(0)?, maker.input(1)?)]),
+        () if maker.is("Add") => (-1.0, maker.either_way()?.to_vec()),
+        () => return None,
+    };
+    sums.into_iter().find_map(|(kept, lost)| {
+        let factors = scopes.made_by(kept, "Mul")?.either_way()?;
+        factors.into_iter().find_map(|(x, bit)| {
+            let bit = settled(scopes, bit);
+            let known = |place| (place == bit).then(|| Polynomial::of(bit));
+            let lost = Algebra { scopes, known: &known }.read(lost);
+            let one_less = Polynomial::number(1.0).plus(&Polynomial::of(bit).scaled(-1.0));
+            let (_, number) = lost.terms().find(|(factors, _)| factors.is_empty())?;
+            let fits = lost.is_near(&one_less.scaled(number), 1e-6) && is_bit(scopes, bit, 0);
+            fits.then_some((x, bit, -sign * number))
+        })
+    })
+}
+
+/// Whether every element is certainly 0 or 1.
+fn is_bit(scopes: &Scopes<'_, '_>, place: Place, depth: usize) -> bool {
+    const PASS: &[&str] =
+        &["Cast", "Expand", "Identity", "Reshape", "Slice", "Squeeze", "Transpose", "Trilu", "Unsqueeze"];
+    if scopes.element(place) == Some(ElementType::Bool) {
+        return true;
+    }
+    if let Some(tensor) = scopes.constant(place) {
+        let ints = || Some(tensor.ints()?.into_iter().map(|v| v as f64).collect());
+        let numbers: Option<Vec<f64>> = tensor.floats().or_else(ints);
+        return numbers.is_some_and(|numbers| numbers.iter().all(|number| [0.0, 1.0].contains(number)));
+    }
+    let Some(maker) = scopes.maker(place).filter(|maker| depth < 8 && PASS.iter().any(|op| maker.is(op)))
+    else {
+        return false;
+    };
+    maker.input(0).is_some_and(|input| is_bit(scopes, input, depth + 1))
+}
+
 /// The ways in which a value can be scores and a mask, where what is made of both is multiplied by `scale` afterwards.
 fn ways(scopes: &Scopes<'_, '_>, view: &Matrices, scale: &Factor) -> Option<Vec<(Place, Place, Kind)>> {
     let maker = scopes.maker(view.place)?;
     if !scale.computed.is_empty() {
         return None;
+    }
+    let low = |fill: f64| Some(fill * scale.number).filter(|fill| *fill <= LOW);
+    if let Some((x, bit, lost)) = kept_or_lost(scopes, &maker) {
+        return Some(vec![(x, bit, Kind::Chosen { stays: true, fill: low(lost)? })]);
     }
     if maker.is("Add") {
         let kind = Kind::Added(scale.number);
@@ -127,8 +172,10 @@ fn ways(scopes: &Scopes<'_, '_>, view: &Matrices, scale: &Factor) -> Option<Vec<
     }
     if maker.is("Where") {
         let (condition, yes, no) = (maker.input(0)?, maker.input(1)?, maker.input(2)?);
-        let low = |place| scopes.fill(place).map(|fill| fill * scale.number).filter(|fill| *fill <= LOW);
-        let chosen = |x, stays, other| low(other).map(|fill| (x, condition, Kind::Chosen { stays, fill }));
+        let chosen = |x, stays, other| {
+            let fill = scopes.fill(other).and_then(low)?;
+            Some((x, condition, Kind::Chosen { stays, fill }))
+        };
         return Some([chosen(yes, true, no), chosen(no, false, yes)].into_iter().flatten().collect());
     }
     None

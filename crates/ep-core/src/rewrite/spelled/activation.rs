@@ -9,7 +9,7 @@ use onnx_graph::{Attribute, ElementType, Graph, NodeId};
 use crate::rewrite::sketch::{Replacement, Sketch, Wire};
 use crate::rewrite::spelled::operands::operands;
 use crate::rewrite::spelled::polynomial::{Algebra, Polynomial, near, settled};
-use crate::rewrite::spelled::roots::roots;
+use crate::rewrite::spelled::roots::{Role, roots};
 use crate::rewrite::view::outermost;
 
 /// Looks from what makes the curve.
@@ -28,7 +28,7 @@ pub(super) fn rule<'a>(graph: &Graph<'a>, id: NodeId) -> Option<Replacement<'a>>
             let read = algebra.read(outermost(value));
             let stays = read.rank.max(inside.rank) == 0
                 || scopes.rank(x).is_some_and(|rank| read.rank.max(inside.rank) <= rank);
-            stays && read.is_near(&whole, tolerance)
+            (stays && read.is_near(&whole, tolerance)).then_some(Role::Whole)
         };
         let found = roots(graph, output, &means)?;
         let mut sketch = Sketch::new(graph);

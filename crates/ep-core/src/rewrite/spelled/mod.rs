@@ -6,7 +6,7 @@ mod activation;
 mod conv;
 mod norm;
 mod operands;
-mod polynomial;
+pub(crate) mod polynomial;
 mod roots;
 mod rotary;
 mod sizes;

@@ -15,33 +15,33 @@ const MOST_TERMS: usize = 12;
 const MOST_VALUES: usize = 128;
 
 /// Factors with their exponents in halves: the square root of v is (v, 1), its inverse (v, -1), v itself (v, 2).
-pub(super) type Factors = BTreeMap<Place, i32>;
+pub(crate) type Factors = BTreeMap<Place, i32>;
 
 /// The sum of products with coefficients.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Polynomial {
+pub(crate) struct Polynomial {
     terms: BTreeMap<Factors, f64>,
     /// The largest rank of a constant in it, to which values of a lower one broadcast.
-    pub(super) rank: usize,
+    pub(crate) rank: usize,
 }
 
 impl Polynomial {
     /// A value itself.
-    pub(super) fn of(place: Place) -> Self {
+    pub(crate) fn of(place: Place) -> Self {
         Self::power_of(place, 2)
     }
 
     /// A value to the power of `halves` / 2.
-    pub(super) fn power_of(place: Place, halves: i32) -> Self {
+    pub(crate) fn power_of(place: Place, halves: i32) -> Self {
         Self { terms: BTreeMap::from([(Factors::from([(place, halves)]), 1.0)]), rank: 0 }
     }
 
     /// A number.
-    pub(super) fn number(value: f64) -> Self {
+    pub(crate) fn number(value: f64) -> Self {
         Self { terms: BTreeMap::from([(Factors::new(), value)]), rank: 0 }
     }
 
-    pub(super) fn plus(mut self, other: &Self) -> Self {
+    pub(crate) fn plus(mut self, other: &Self) -> Self {
         for (factors, coefficient) in &other.terms {
             *self.terms.entry(factors.clone()).or_default() += coefficient;
         }
@@ -49,7 +49,7 @@ impl Polynomial {
         Self { rank: self.rank.max(other.rank), ..self }
     }
 
-    pub(super) fn times(&self, other: &Self) -> Self {
+    pub(crate) fn times(&self, other: &Self) -> Self {
         let mut product = Self { terms: BTreeMap::new(), rank: self.rank.max(other.rank) };
         for (a, x) in &self.terms {
             for (b, y) in &other.terms {
@@ -64,7 +64,7 @@ impl Polynomial {
         product
     }
 
-    pub(super) fn scaled(mut self, by: f64) -> Self {
+    pub(crate) fn scaled(mut self, by: f64) -> Self {
         self.terms.values_mut().for_each(|coefficient| *coefficient *= by);
         self
     }
@@ -78,23 +78,23 @@ impl Polynomial {
     }
 
     /// The terms with their coefficients.
-    pub(super) fn terms(&self) -> impl Iterator<Item = (&Factors, f64)> {
+    pub(crate) fn terms(&self) -> impl Iterator<Item = (&Factors, f64)> {
         self.terms.iter().map(|(factors, coefficient)| (factors, *coefficient))
     }
 
     /// Whether both have the same terms, with coefficients that differ by `tolerance` of their size at most.
-    pub(super) fn is_near(&self, other: &Self, tolerance: f64) -> bool {
+    pub(crate) fn is_near(&self, other: &Self, tolerance: f64) -> bool {
         self.terms.len() == other.terms.len()
             && self.terms.iter().zip(&other.terms).all(|((a, x), (b, y))| a == b && near(*x, *y, tolerance))
     }
 
     /// Takes a term out; gives its coefficient, 0 if it is not there.
-    pub(super) fn take(&mut self, factors: &Factors) -> f64 {
+    pub(crate) fn take(&mut self, factors: &Factors) -> f64 {
         self.terms.remove(factors).unwrap_or(0.0)
     }
 
     /// The value that this polynomial is, and nothing else.
-    pub(super) fn single(&self) -> Option<Place> {
+    pub(crate) fn single(&self) -> Option<Place> {
         let [(factors, 1.0)] = self.terms().collect::<Vec<_>>()[..] else { return None };
         match factors.iter().collect::<Vec<_>>()[..] {
             [(&place, 2)] => Some(place),
@@ -104,20 +104,20 @@ impl Polynomial {
 }
 
 /// Whether two numbers differ by `tolerance` of the second at most.
-pub(super) fn near(a: f64, b: f64, tolerance: f64) -> bool {
+pub(crate) fn near(a: f64, b: f64, tolerance: f64) -> bool {
     (a - b).abs() <= tolerance * b.abs()
 }
 
 /// How values are taken apart.
-pub(super) struct Algebra<'s, 'g, 'a> {
-    pub(super) scopes: &'s Scopes<'g, 'a>,
+pub(crate) struct Algebra<'s, 'g, 'a> {
+    pub(crate) scopes: &'s Scopes<'g, 'a>,
     /// What a value is known to be, so that it is not taken apart further.
-    pub(super) known: &'s dyn Fn(Place) -> Option<Polynomial>,
+    pub(crate) known: &'s dyn Fn(Place) -> Option<Polynomial>,
 }
 
 impl Algebra<'_, '_, '_> {
     /// The value as a polynomial of what is known and of values that are no sums or products.
-    pub(super) fn read(&self, place: Place) -> Polynomial {
+    pub(crate) fn read(&self, place: Place) -> Polynomial {
         self.at(place, &Cell::new(MOST_VALUES))
     }
 
@@ -192,7 +192,7 @@ impl Algebra<'_, '_, '_> {
 }
 
 /// The value behind what does not change it: `Identity`, and casts between floats of up to 32 bits.
-pub(super) fn settled(scopes: &Scopes<'_, '_>, mut place: Place) -> Place {
+pub(crate) fn settled(scopes: &Scopes<'_, '_>, mut place: Place) -> Place {
     let narrow = |place| {
         matches!(
             scopes.element(place),

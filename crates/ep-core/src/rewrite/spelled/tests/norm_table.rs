@@ -120,6 +120,53 @@ fn casts_on_the_way() {
     );
 }
 
+/// One over the root goes elsewhere too, and what is normalised, as in gradients.
+#[test]
+fn parts_that_are_read_elsewhere() {
+    let inverse = ROOT.replace("s = Sqrt(e);", "s:0x3x1 = Sqrt(e); i:0x3x1 = Reciprocal(s);");
+    let root = "q:0x3x8 = Mul(x, x); v:0x3x1 = ReduceMean(q, [-1]); e = Add(v, 1e-5); s:0x3x1 = Sqrt(e); i:0x3x1 = Reciprocal(s);";
+    rows(
+        &Model::new(),
+        &[
+            (
+                &format!(
+                    "{root} n = Mul(x, i); k = Mul(n, w); c3 = Pow(i, 3.0); g = Mul(k, c3); y = Add(g, n)"
+                ),
+                RMS,
+            ),
+            (&format!("{root} n = Mul(x, i); k = Mul(n, w); c3 = Tanh(i); y = Add(c3, k)"), RMS),
+            (
+                &format!(
+                    "{inverse} n = Mul(d, i); k = Mul(n, w); t = Add(k, b); c3 = Exp(i); y = Mul(t, c3)"
+                ),
+                LAYER,
+            ),
+            (
+                &format!(
+                    "{inverse} n = Mul(d, i); k = Mul(n, w); p = Mul(n, k); c3 = Tanh(i); y = Mul(p, c3)"
+                ),
+                LAYER,
+            ),
+            // Means by sums, for which the model knows the count.
+            (
+                "u = ReduceSum(x, [-1]); m = Div(u, 8.0); d:0x3x8 = Sub(x, m); q:0x3x8 = Mul(d, d); v = ReduceMean(q, [-1]); e = Add(v, 1e-5); s = Sqrt(e); y = Div(d, s)",
+                LAYER,
+            ),
+            (
+                "q:0x3x8 = Mul(x, x); u = ReduceSum(q, [-1]); v = Mul(u, 0.125); e = Add(v, 1e-5); s = Sqrt(e); y = Div(x, s)",
+                RMS,
+            ),
+            (
+                "q:0x3x8 = Mul(x, x); u = ReduceSum(q, [-1]); v = Mul(u, 0.13); e = Add(v, 1e-5); s = Sqrt(e); y = Div(x, s)",
+                NONE,
+            ),
+            // The root itself is read, or the inverse by nothing that is a norm.
+            (&format!("{root} n = Mul(x, i); c3 = Exp(s); y = Mul(n, c3)"), NONE),
+            (&format!("{root} c3 = Exp(i); y = Mul(x, c3)"), NONE),
+        ],
+    );
+}
+
 #[test]
 fn near_misses() {
     rows(
