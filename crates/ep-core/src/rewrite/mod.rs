@@ -18,6 +18,8 @@ mod product;
 mod rank;
 mod scan;
 mod selective;
+mod shapes;
+mod size;
 pub(crate) mod sketch;
 mod spelled;
 mod stack;
@@ -90,6 +92,7 @@ pub(crate) fn apply(graph: &mut Graph<'_>, rules: Rules, device: DeviceType) -> 
     }
     if rules.spelled {
         rewriter.claims = false;
+        shapes::declare(graph)?;
         attention::declare(graph);
         // The pullback first: probabilities that it reads are not attention's alone.
         rewriter.everywhere(graph, attention::pullback)?;

@@ -5,6 +5,7 @@
 use onnx_graph::pattern::{Maker, Place, Scopes, from_front};
 use onnx_graph::{Attribute, Dim, Graph, Node, NodeId, ValueId};
 
+use crate::rewrite::size::sizes;
 use crate::rewrite::sketch::{DOMAIN, Replacement, Sketch, Wire, ranked};
 use crate::rewrite::spelled::polynomial::{Algebra, Polynomial, settled};
 use crate::rewrite::spelled::sizes::is_half;
@@ -170,18 +171,16 @@ impl<'a> Rotation<'_, '_, 'a> {
 
     /// What a bound of a slice of the last axis of x is.
     fn bound(&self, place: Place, x: Place, rank: usize) -> Option<Bound> {
-        let Some(at) = self.scopes.ints(place) else {
-            return is_half(self.scopes, place, (x, rank - 1)).then_some(Bound::Half);
-        };
-        let size = self.size(x);
-        match (*at.first()?, size) {
+        let number = sizes(self.scopes, place).and_then(|sizes| sizes.first()?.number());
+        let declared = number.and_then(|at| match (at, self.size(x)) {
             (0, _) => Some(Bound::Zero),
             (at, _) if at >= i64::from(i32::MAX) => Some(Bound::End),
             (at, Some(size)) if at == size => Some(Bound::End),
             (at, Some(size)) if at * 2 == size || at * -2 == size => Some(Bound::Half),
             (1, _) => Some(Bound::One),
             _ => None,
-        }
+        });
+        declared.or_else(|| is_half(self.scopes, place, (x, rank - 1)).then_some(Bound::Half))
     }
 
     /// The declared size of the last axis.

@@ -61,6 +61,20 @@ fn by_bounds_that_are_computed() {
     check(&format!("{x} {} {rest}", size("c", 1)), &[]);
 }
 
+/// As chunks: of (n + 1) / 2 elements, and up to twice as many.
+#[test]
+fn by_chunks() {
+    let chunks = |more: &str| {
+        format!("z1 = Shape(x); z2 = Gather(z1, [-1]); z3 = Add(z2, [{more}]); c1 = Div(z3, [2]); c2 = Mul(c1, [2]);
+            a:0x4x0x4 = Slice(x, [0], c1, [-1]); b:0x4x0x4 = Slice(x, c1, c2, [-1]); n:0x4x0x4 = Neg(b);
+            r:0x4x0x8 = Concat<axis=-1>(n, a); p = Mul(x, c); q = Mul(r, s); z = Add(p, q); {REST}")
+    };
+    check(&chunks("1"), &["rotary"]);
+    // A fifth and three more make no halves.
+    let uneven = chunks("1").replace("Div(z3, [2])", "Sub(z3, [6])").replace("Mul(c1, [2])", "Add(c1, [5])");
+    check(&uneven.replace("a:0x4x0x4", "a:0x4x0x3").replace("b:0x4x0x4", "b:0x4x0x5"), &[]);
+}
+
 #[test]
 fn even_and_odd_elements() {
     let picks = "b:0x4x0x4 = Slice(x, [1], [9223372036854775807], [3], [2]); a:0x4x0x4 = Slice(x, [0], [9223372036854775807], [3], [2]);
