@@ -97,7 +97,8 @@ pub struct Options {
     pub compile: CompileChoice,
     /// Option `cache`: for how many shapes of its inputs a cluster is kept recorded.
     pub cache: usize,
-    /// Option `memory_cache`: how many bytes MLX keeps for reuse, in the whole process; its own choice if not given.
+    /// Option `memory_cache`: how many bytes MLX keeps for reuse, in the whole process; 1 GiB on a CPU and MLX's choice on a GPU if not
+    /// given.
     pub memory_cache: Option<usize>,
     /// Option `trace`: a file that gets one JSON line for every node asked about and every cluster made.
     pub trace: Option<PathBuf>,

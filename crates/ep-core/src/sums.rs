@@ -4,6 +4,7 @@
 //! in blocks, and the sums of the blocks again; the error grows with the blocks' size, not with the count. GPUs add in
 //! trees already.
 
+use kernels_metal::rows::Row;
 use mlx_safe::{Array, DeviceType, Dtype, Stream, fast};
 
 use crate::LowerError;
@@ -64,8 +65,12 @@ pub(crate) fn centre(x: &Array, axes: &[i32]) -> Result<(Array, Array), LowerErr
 
 /// `x` over its deviation along the last axis, after its mean is taken off if it is to be `centred`; in float32.
 ///
-/// On GPUs that is one fused MLX call. On CPUs MLX composes it as well, without the correction of [`centre`].
+/// On GPUs that is one fused MLX call, on CPUs a kernel of ours for what is large: MLX composes it there as well, without
+/// the correction of [`centre`].
 pub(crate) fn standardise(x: &Array, centred: bool, epsilon: f32) -> Result<Array, LowerError> {
+    if let Some(y) = (Row::Norm { centred, epsilon }).apply(x, None, None)? {
+        return Ok(y);
+    }
     let x = x.astype(Dtype::Float32)?;
     if on_gpu()? {
         return Ok(match centred {
@@ -85,6 +90,11 @@ pub(crate) fn over_deviation(x: &Array, epsilon: f32) -> Result<Array, LowerErro
 
 /// exp(x) over its sum along `axis`, summed in float32.
 pub(crate) fn softmax(x: &Array, axis: i32) -> Result<Array, LowerError> {
+    if axis + 1 == x.ndim() as i32
+        && let Some(y) = Row::Softmax.apply(x, None, None)?
+    {
+        return Ok(y.astype(x.dtype())?);
+    }
     if x.dim(axis)? <= LONG || on_gpu()? {
         return Ok(x.softmax(&[axis], true)?);
     }

@@ -6,15 +6,18 @@
 
 mod arguments;
 pub mod attention;
+pub mod elementwise;
 mod emitter;
 mod error;
-mod exp;
 mod gpu;
 pub mod linear_scan;
 mod pieces;
+pub mod rows;
 pub mod sample;
 pub mod selective_scan;
 pub mod simd;
+mod vector_math;
+mod worth;
 
 #[cfg(test)]
 extern crate self as kernels_metal; // The reference of the tests names this crate.

@@ -50,6 +50,7 @@ struct Functions {
     infer: Infer,
     run: Run,
     vjp: Option<Vjp>,
+    in_place: bool,
 }
 
 impl HostOp {
@@ -65,7 +66,30 @@ impl HostOp {
         run: impl Fn(&[HostView<'_>], &mut [HostViewMut<'_>]) -> Result<(), HostError> + Send + Sync + 'static,
     ) -> Self {
         let name = name.replace('\0', " ");
-        Self(Arc::new(Functions { name, infer: Box::new(infer), run: Box::new(run), vjp: None }))
+        let (infer, run): (Infer, Run) = (Box::new(infer), Box::new(run));
+        Self(Arc::new(Functions { name, infer, run, vjp: None, in_place: false }))
+    }
+
+    /// An operation that changes the elements of its first input, float32 for example, and whose only output they are:
+    /// `run` finds in `values` what the input has, and gets the other inputs. No memory is taken for the output where nobody
+    /// else holds the input's.
+    ///
+    /// It does not matter to the operation what leading axes its first input has: `vmap` adds one.
+    pub fn in_place(
+        name: &str,
+        run: impl Fn(&[HostView<'_>], &mut HostViewMut<'_>) -> Result<(), HostError> + Send + Sync + 'static,
+    ) -> Self {
+        let infer = |inputs: &[Spec]| match inputs.first() {
+            Some(first) => Ok(vec![first.clone()]),
+            None => Err("what works in place has an input".into()),
+        };
+        let run = move |inputs: &[HostView<'_>], outputs: &mut [HostViewMut<'_>]| match outputs {
+            [values] => run(inputs, values),
+            _ => Err("there is one output".into()),
+        };
+        let name = name.replace('\0', " ");
+        let (infer, run): (Infer, Run) = (Box::new(infer), Box::new(run));
+        Self(Arc::new(Functions { name, infer, run, vjp: None, in_place: true }))
     }
 
     /// The same operation with a derivative: `vjp(primals, cotangents, outputs)` returns one array for every primal, of its
@@ -109,6 +133,7 @@ impl HostOp {
                         run: Some(run),
                         vjp: self.0.vjp.as_ref().map(|_| vjp),
                         release: Some(release),
+                        in_place: self.0.in_place,
                     };
                     // SAFETY: the payload is a counted reference to `Functions`, which every callback reads as such and
                     // `release` gives back; `out` is empty, the others are live, and `name` is copied.
@@ -199,7 +224,7 @@ unsafe extern "C" fn run(
         // SAFETY: C++ passes `inputs_count` views of evaluated arrays, which nobody writes until this returns.
         let inputs =
             unsafe { views(inputs, inputs_count) }.iter().map(|view| unsafe { HostView::new(*view) });
-        // SAFETY: C++ passes `outputs_count` views of fresh zeroed buffers that nobody else has seen.
+        // SAFETY: C++ passes `outputs_count` views of buffers that nobody else holds, filled with zeros or an input's values.
         let outputs =
             unsafe { views(outputs, outputs_count) }.iter().map(|view| unsafe { HostViewMut::new(*view) });
         let inputs = inputs.collect::<Result<Vec<_>, _>>()?;

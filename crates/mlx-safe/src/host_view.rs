@@ -10,7 +10,7 @@ use crate::{Dtype, Element};
 /// An input of a host op: elements in row-major order without gaps.
 pub struct HostView<'a>(Buffer<'a>);
 
-/// An output of a host op: elements in row-major order without gaps, all zero at first.
+/// An output of a host op: elements in row-major order without gaps; all zero at first, or an input's values.
 pub struct HostViewMut<'a>(Buffer<'a>);
 
 struct Buffer<'a> {

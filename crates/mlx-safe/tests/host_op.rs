@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use mlx_safe::{Array, Device, Dtype, HostOp, Spec, Stream};
-use mlx_safe::{compile, compile_shapeless, eval, grad, jvp, zeros};
+use mlx_safe::{compile, compile_shapeless, eval, grad, jvp, vmap, zeros};
 
 /// Running sums along the last axis of a float32 array, with their derivative.
 fn running_sum() -> HostOp {
@@ -262,4 +262,43 @@ fn what_it_captures_is_freed() {
         std::thread::sleep(std::time::Duration::from_millis(1));
     }
     panic!("{} references", Arc::strong_count(&held));
+}
+
+/// Adds the second input, one row, to the rows of the first.
+fn add_row() -> HostOp {
+    HostOp::in_place("add a row", |others, values| {
+        let row = others[0].as_slice::<f32>()?;
+        for (x, y) in values.as_mut_slice::<f32>()?.iter_mut().zip(row.iter().cycle()) {
+            *x += y;
+        }
+        Ok(())
+    })
+}
+
+#[test]
+fn what_works_in_place_changes_nothing_that_is_held() {
+    let (op, row) = (add_row(), array(&[10.0, 20.0], &[2]));
+    let x = array(&[1.0, 2.0, 3.0, 4.0], &[2, 2]);
+    let y = op.call(&[&x, &row]).unwrap().remove(0);
+    let z = op.call(&[&x.transpose(&[1, 0]).unwrap(), &row]).unwrap().remove(0);
+    let w = op.call(&[&op.call(&[&x.add(&x).unwrap(), &row]).unwrap()[0], &row]).unwrap().remove(0);
+    let broad = op.call(&[&Array::scalar(1.0f32).broadcast_to(&[2, 2]).unwrap(), &row]).unwrap().remove(0);
+    eval([&y, &z, &w, &broad]).unwrap();
+    assert_eq!(x.to_vec::<f32>().unwrap(), [1.0, 2.0, 3.0, 4.0]);
+    assert_eq!(y.to_vec::<f32>().unwrap(), [11.0, 22.0, 13.0, 24.0]);
+    assert_eq!(z.to_vec::<f32>().unwrap(), [11.0, 23.0, 12.0, 24.0]);
+    assert_eq!(w.to_vec::<f32>().unwrap(), [22.0, 44.0, 26.0, 48.0]);
+    assert_eq!(broad.to_vec::<f32>().unwrap(), [11.0, 21.0, 11.0, 21.0]);
+}
+
+#[test]
+fn what_works_in_place_is_vectorised_by_its_first_input() {
+    let (op, row) = (add_row(), array(&[10.0, 20.0], &[2]));
+    let x = array(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0], &[2, 3]);
+    let f = |x: &[Array]| op.call(&[&x[0], &x[1]]);
+    let y = vmap(f, &[x.clone(), row], &[Some(1), None]).unwrap();
+    assert_eq!(y[0].shape(), [3, 2]);
+    assert_eq!(y[0].to_vec::<f32>().unwrap(), [11.0, 24.0, 12.0, 25.0, 13.0, 26.0]);
+    let error = vmap(f, &[x.clone(), x], &[Some(0), Some(0)]).unwrap_err().to_string();
+    assert!(error.contains("cannot be vectorised"), "{error}");
 }

@@ -1,4 +1,5 @@
 // A Primitive whose evaluation is a callback: the host ops of mlx-safe.
+#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <sstream>
@@ -47,7 +48,13 @@ struct Callbacks {
     throw std::runtime_error(name + ": " + why);
   }
 
+  // How many of the first inputs become outputs.
+  size_t placed() const {
+    return op.in_place ? 1 : 0;
+  }
+
   Results infer(const std::vector<mx::array>& inputs) const;
+  // `inputs` without those that become outputs.
   void run(std::vector<mx::array>& inputs, std::vector<mx::array>& outputs) const;
 };
 
@@ -73,13 +80,17 @@ Results Callbacks::infer(const std::vector<mx::array>& inputs) const {
   if (op.infer(payload.get(), specs.data(), specs.size(), found.sink()) != 0) {
     fail(found.message);
   }
+  if (op.in_place &&
+      (inputs.empty() || found.shapes.front() != inputs[0].shape() || found.dtypes.front() != inputs[0].dtype())) {
+    fail("works in place, so its first output has the shape and the type of its first input");
+  }
   return found;
 }
 
 void Callbacks::run(std::vector<mx::array>& inputs, std::vector<mx::array>& outputs) const {
-  for (auto& out : outputs) {
+  for (size_t i = placed(); i < outputs.size(); ++i) {
     // The callback gets references to these bytes, so they must have values before it has written any.
-    std::memset(out.data<void>(), 0, out.nbytes());
+    std::memset(outputs[i].data<void>(), 0, outputs[i].nbytes());
   }
   auto in = views(inputs);
   auto out = views(outputs);
@@ -130,15 +141,28 @@ class HostOp : public mx::Primitive {
     for (const auto& in : inputs) {
       encoder.set_input_array(in);
     }
-    for (auto& out : outputs) {
-      out.set_data(mx::allocator::malloc(out.nbytes()));
-      encoder.set_output_array(out);
+    auto placed = callbacks_->placed();
+    bool donated = placed > 0 && inputs[0].is_donatable();
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      if (i < placed && donated) {
+        outputs[i].copy_shared_buffer(inputs[i]);
+      } else {
+        outputs[i].set_data(mx::allocator::malloc(outputs[i].nbytes()));
+      }
+      encoder.set_output_array(outputs[i]);
     }
     // MLX keeps the buffers alive until the tasks before its next one are done.
-    encoder.dispatch(
-        [callbacks = callbacks_, in = weak_copies(inputs), out = weak_copies(outputs)]() mutable {
-          callbacks->run(in, out);
-        });
+    encoder.dispatch([callbacks = callbacks_,
+                      donated,
+                      in = weak_copies(inputs),
+                      out = weak_copies(outputs)]() mutable {
+      auto placed = callbacks->placed();
+      for (size_t i = 0; i < placed && !donated; ++i) {
+        std::memcpy(out[i].data<void>(), in[i].data<void>(), out[i].nbytes());
+      }
+      in.erase(in.begin(), in.begin() + placed);
+      callbacks->run(in, out);
+    });
   }
 
   void eval_gpu(const std::vector<mx::array>&, std::vector<mx::array>&) override {
@@ -187,9 +211,26 @@ class HostOp : public mx::Primitive {
   }
 
   std::pair<std::vector<mx::array>, std::vector<int>> vmap(
-      const std::vector<mx::array>&,
-      const std::vector<int>&) override {
-    callbacks_->fail("cannot be vectorised by vmap");
+      const std::vector<mx::array>& inputs,
+      const std::vector<int>& axes) override {
+    bool first_only = std::all_of(axes.begin() + 1, axes.end(), [](int axis) { return axis < 0; });
+    if (!callbacks_->op.in_place || !first_only) {
+      callbacks_->fail("cannot be vectorised by vmap");
+    }
+    auto stacked = inputs;
+    stacked[0] = mx::contiguous(mx::moveaxis(inputs[0], axes[0], 0, stream()), false, stream());
+    auto outputs = apply(callbacks_, stacked, stream());
+    return {outputs, std::vector<int>(outputs.size(), 0)};
+  }
+
+  // Adds the operation on row-major `inputs` to the lazy graph.
+  static std::vector<mx::array> apply(
+      const std::shared_ptr<const Callbacks>& callbacks,
+      const std::vector<mx::array>& inputs,
+      mx::Stream stream) {
+    auto outputs = callbacks->infer(inputs);
+    return mx::array::make_arrays(
+        std::move(outputs.shapes), outputs.dtypes, std::make_shared<HostOp>(stream, callbacks), inputs);
   }
 
   const char* name() const override {
@@ -241,11 +282,7 @@ extern "C" int ortmlx_host_op_apply(
     for (const auto& a : mlx_vector_array_get_(inputs)) {
       dense.push_back(mx::contiguous(a, false, stream));
     }
-    auto outputs = callbacks->infer(dense);
-    mlx_vector_array_set_(
-        *res,
-        mx::array::make_arrays(
-            std::move(outputs.shapes), outputs.dtypes, std::make_shared<HostOp>(stream, callbacks), dense));
+    mlx_vector_array_set_(*res, HostOp::apply(callbacks, dense, stream));
     return 0;
   } catch (std::exception& e) {
     mlx_error(e.what());

@@ -3,6 +3,7 @@
 //! A query's position counts the keys that precede the first one: those of the past, or of a cache that
 //! `nonpad_kv_seqlen` measures. Causality and windows (25+) go by it. A query without any key gives zeros.
 
+use kernels_metal::elementwise::Function;
 use mlx_safe::fast::{Mask, scaled_dot_product_attention};
 use mlx_safe::{Array, Dtype, PadMode, arange, concatenate, where_, zeros};
 
@@ -219,7 +220,7 @@ impl Attention {
         show(Scores::Raw, &scores)?;
         if self.softcap != 0.0 {
             let cap = Array::scalar(self.softcap);
-            scores = scores.divide(&cap)?.tanh()?.multiply(&cap)?;
+            scores = Function::Tanh.apply(&scores.divide(&cap)?)?.multiply(&cap)?;
         }
         show(Scores::Capped, &scores)?;
         if let Some(bias) = &sight.bias {

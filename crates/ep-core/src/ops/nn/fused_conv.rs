@@ -1,5 +1,6 @@
 //! `FusedConv` (com.microsoft): a convolution, plus another input, then an activation. ONNX Runtime's optimizer writes it.
 
+use kernels_metal::elementwise::Function;
 use mlx_safe::Array;
 
 use super::conv::Conv;
@@ -65,8 +66,8 @@ impl Op for FusedConv {
         let y = match self.activation {
             Activation::None => y,
             Activation::Relu => y.maximum(&scalar(0.0)?)?,
-            Activation::Tanh => y.tanh()?,
-            Activation::Sigmoid => y.sigmoid()?,
+            Activation::Tanh => Function::Tanh.apply(&y)?,
+            Activation::Sigmoid => Function::Sigmoid.apply(&y)?,
             Activation::LeakyRelu(slope) => {
                 let below = y.minimum(&scalar(0.0)?)?.multiply(&scalar(slope)?)?;
                 y.maximum(&scalar(0.0)?)?.add(&below)?

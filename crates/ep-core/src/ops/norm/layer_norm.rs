@@ -1,7 +1,9 @@
 //! `LayerNormalization` (17+, and 1 as ONNX Runtime's own), `SimplifiedLayerNormalization` and `RMSNormalization` (23).
 //!
-//! On GPUs one fused MLX call where scale and bias have the shape of what is normalised; else they are applied after it.
+//! One kernel where scale and bias have the shape of what is normalised: MLX's on GPUs, ours on CPUs for what is large. Else
+//! they are applied after it.
 
+use kernels_metal::rows::Row;
 use mlx_safe::{Array, Dtype, fast, zeros};
 
 use crate::axes::axis;
@@ -81,8 +83,8 @@ pub(super) struct Norm {
     /// Whether the mean is taken off first.
     pub(super) centred: bool,
     pub(super) epsilon: f32,
-    /// Whether a rewrite rule put it in place of smaller operators. On a CPU, where MLX has no kernel for it, it is then
-    /// computed in no more operations than they would be: without the correction of the mean.
+    /// Whether a rewrite rule put it in place of smaller operators. Where there is no kernel for it, it is then computed in
+    /// no more operations than they would be: without the correction of the mean.
     pub(super) as_spelled: bool,
 }
 
@@ -111,10 +113,12 @@ impl Norm {
         }
         let fits = |p: &Array| ones_cut(p.shape()).eq(ones_cut(&shape[axis..]));
         let rows = x.reshape(&[-1, size])?;
-        if on_gpu()? && scale.is_none_or(fits) && bias.is_none_or(fits) {
+        if scale.is_none_or(fits) && bias.is_none_or(fits) {
             let flat = |p: Option<&Array>| p.map(|p| p.reshape(&[size])).transpose();
             let (scale, bias) = (flat(scale)?, flat(bias)?);
-            return Ok(self.fused(&rows, scale.as_ref(), bias.as_ref())?.reshape(shape)?);
+            if let Some(y) = self.fused(&rows, scale.as_ref(), bias.as_ref())? {
+                return Ok(y.reshape(shape)?);
+            }
         }
         scaled(self.standardised(&rows)?.reshape(shape)?, scale, bias)
     }
@@ -128,12 +132,22 @@ impl Norm {
         over_deviation(&above, self.epsilon)
     }
 
-    fn fused(&self, rows: &Array, scale: Option<&Array>, bias: Option<&Array>) -> mlx_safe::Result<Array> {
-        if self.centred {
-            fast::layer_norm(rows, scale, bias, self.epsilon)
-        } else {
-            fast::rms_norm(rows, scale, self.epsilon)
+    /// All of it in one kernel, where there is one.
+    fn fused(
+        &self,
+        rows: &Array,
+        scale: Option<&Array>,
+        bias: Option<&Array>,
+    ) -> mlx_safe::Result<Option<Array>> {
+        let Self { centred, epsilon, .. } = *self;
+        if !on_gpu()? {
+            return Row::Norm { centred, epsilon }.apply(rows, scale, bias);
         }
+        Ok(Some(if centred {
+            fast::layer_norm(rows, scale, bias, epsilon)?
+        } else {
+            fast::rms_norm(rows, scale, epsilon)?
+        }))
     }
 
     /// Makes the outputs after the first: the mean (if it is taken off) and one over the standard deviation. Gives what they
@@ -209,6 +223,10 @@ mod tests {
         last_axis: layer(17).c(f32s([8])).c(uniform(E::Float, [8], 0.0, 1.0)) => close(tol::F32_SUM);
         no_bias: layer(17).c(f32s([8])) => close(tol::F32_SUM);
         all_outputs: layer(17).c(f32s([8])).c(f32s([8])).outputs(3) => close(tol::F32_SUM);
+        many_rows: case("LayerNormalization", 17).x(f32s([5, 30, 41])).c(f32s([41])).c(f32s([41])).outputs(3) => close(tol::F32_SUM);
+        many_rows_axis_1: case("LayerNormalization", 17).x(f32s([50, 3, 41])).c(f32s([3, 41])).attr("axis", 1) => close(tol::F32_SUM);
+        many_rows_f16: case("LayerNormalization", 17).x(random(E::Float16, [40, 64])).c(random(E::Float16, [64])) => close(tol::F16);
+        many_rows_rms: case("RMSNormalization", 23).x(f32s([50, 3, 41])).c(f32s([41])) => close(tol::F32_SUM);
         axis_1: layer(17).c(f32s([3, 8])).c(f32s([3, 8])).attr("axis", 1).outputs(3) => close(tol::F32_SUM);
         axis_0: layer(17).c(f32s([2, 3, 8])).attr("axis", -3).outputs(3) => close(tol::F32_SUM);
         own_opset_1: layer(11).c(f32s([8])).c(f32s([8])).attr("epsilon", 1e-3_f32).outputs(3) => close(tol::F32_SUM);

@@ -1,5 +1,6 @@
 //! One step of the recurrent operators: their gates, by ONNX's equations.
 
+use kernels_metal::elementwise::Function;
 use mlx_safe::{Array, concatenate};
 
 use crate::LowerError;
@@ -56,8 +57,8 @@ impl Activation {
     fn apply(self, x: &Array) -> mlx_safe::Result<Array> {
         match self {
             Self::Relu => x.maximum(&Array::scalar(0.0f32)),
-            Self::Sigmoid => x.sigmoid(),
-            Self::Tanh => x.tanh(),
+            Self::Sigmoid => Function::Sigmoid.apply(x),
+            Self::Tanh => Function::Tanh.apply(x),
         }
     }
 }

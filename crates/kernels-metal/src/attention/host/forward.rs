@@ -11,8 +11,8 @@ use super::scratch::Scratch;
 use super::{Inputs, Outputs, Sizes, length, split};
 use crate::Result;
 use crate::attention::Attention;
-use crate::exp::exp;
 use crate::sample::Sample;
+use crate::vector_math::exp;
 
 /// Computes Y and lse.
 ///

@@ -5,7 +5,7 @@ use pulp::Simd;
 use super::block;
 use super::problem::Problem;
 use super::scratch::Scratch;
-use crate::exp::exp;
+use crate::vector_math::exp;
 
 /// A block of rows against a block of keys: `[batch, head, query, key]` is its corner.
 #[derive(Clone, Copy)]
