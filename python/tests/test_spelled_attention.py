@@ -317,9 +317,10 @@ def model(nodes: str, opset: int = 18) -> bytes:
     return parsed.SerializeToString()
 
 
-def kernels(tmp_path, model: bytes) -> list[str]:
+def kernels(tmp_path, model: bytes, tolerance: float = 1e-4) -> list[str]:
     """What runs in place of nodes; the numbers are onnxruntime's."""
     trace = tmp_path / "trace.jsonl"
+    trace.unlink(missing_ok=True)
     ours = ort_mlx.session(model, quiet(), device="cpu", claim="all", trace=str(trace))
     theirs = cpu_session(model, optimise=False)
     rng = np.random.default_rng(7)
@@ -332,13 +333,66 @@ def kernels(tmp_path, model: bytes) -> list[str]:
         }
         feed = {name: value.astype(np.float32) for name, value in feed.items()} | {"mask": mask.astype(np.int64)}
         feed = {i.name: feed[i.name] for i in theirs.get_inputs()}
-        assert difference(ours.run(None, feed)[0], theirs.run(None, feed)[0], 1e-4, 1e-5).agrees
+        assert difference(ours.run(None, feed)[0], theirs.run(None, feed)[0], tolerance, tolerance / 10).agrees
     return [kernel for kernel, _, _ in Placement.read(trace).kernels()]
 
 
 @pytest.mark.parametrize("name", ATTENTION)
 def test_attention(tmp_path, name):
     assert kernels(tmp_path, model(ATTENTION[name])) == [KERNEL]
+
+
+@pytest.mark.parametrize("opset", [13, 15, 21])
+def test_other_opsets(tmp_path, opset):
+    for name in ["bert", "gpt2", "flat", "keras", "split_and_squeezed", "root_of_size"]:
+        assert kernels(tmp_path, model(ATTENTION[name], opset)) == [KERNEL], name
+
+
+# Before opset 13 a softmax takes the axes from its own on together, and axes are attributes.
+BEFORE = HEADS + "kt = Transpose <perm = [0, 1, 3, 2]> (k)\n s = MatMul(q, kt)\n" + """
+    f = Cast <to = 1> (mask)
+    f4 = Unsqueeze <axes = [1, 2]> (f)
+    g = Sub(one, f4)
+    bias = Mul(g, low)
+    u = Mul(s, scale)
+    t = Add(u, bias)
+    p = Softmax <axis = AXIS> (t)
+""" + END
+
+
+def test_before_opset_13(tmp_path):
+    for axis in ["3", "-1"]:
+        assert kernels(tmp_path, model(BEFORE.replace("AXIS", axis), 12)) == [KERNEL], axis
+    assert kernels(tmp_path, model(BEFORE.replace("AXIS", "2"), 12)) == []
+    assert kernels(tmp_path, model(BEFORE.replace("<axis = AXIS>", ""), 12)) == []
+
+
+# Between casts: products in 16 bits, the softmax in 32.
+HALF = """
+    xh = Cast <to = 10> (x)
+    wqh = Cast <to = 10> (wq)
+    wkh = Cast <to = 10> (wk)
+    wvh = Cast <to = 10> (wv)
+    scaleh = Cast <to = 10> (scale)
+""" + HEADS.replace("MatMul(x, wq)", "MatMul(xh, wqh)").replace("MatMul(x, wk)", "MatMul(xh, wkh)").replace(
+    "MatMul(x, wv)", "MatMul(xh, wvh)"
+) + SEEN + """
+    kt = Transpose <perm = [0, 1, 3, 2]> (k)
+    s = MatMul(q, kt)
+    u = Mul(s, scaleh)
+    MASKED
+    p = Cast <to = 10> (p32)
+""" + END.replace("y = Reshape(y1, join)", "yh = Reshape(y1, join)\n y = Cast <to = 1> (yh)")
+HALVES = {
+    "masked_in_32_bits": "u32 = Cast <to = 1> (u)\n t = Where(seen, u32, lowest)\n p32 = Softmax <axis = -1> (t)",
+    "masked_in_16_bits": "lowh = Cast <to = 10> (low)\n t = Where(seen, u, lowh)\n t32 = Cast <to = 1> (t)\n p32 = Softmax <axis = -1> (t32)",
+    "all_in_16_bits": "lowh = Cast <to = 10> (low)\n t = Where(seen, u, lowh)\n p32 = Softmax <axis = -1> (t)",
+}
+
+
+@pytest.mark.parametrize("name", HALVES)
+def test_in_16_bits(tmp_path, name):
+    assert kernels(tmp_path, model(HALF.replace("MASKED", HALVES[name])), 2e-2) == [KERNEL]
 
 
 @pytest.mark.parametrize("name", NEAR_MISSES)

@@ -17,6 +17,7 @@ mod shared;
 
 pub(crate) use forward::attention;
 pub(crate) use gradient::pullback;
+pub(crate) use matrices::same_dims;
 pub(crate) use ranks::declare;
 
 use kernels_metal::Result;

@@ -1,10 +1,11 @@
 //! Rotary position embedding in two spellings: x * cos + (-x2 | x1) * sin, and (x1 cos - x2 sin | x2 cos + x1 sin), where
-//! x1 and x2 are the halves of the last axis of x; in the first also its even and odd elements. The second may go on with
-//! what is not turned.
+//! x1 and x2 are the halves of the last axis of x, or its even and odd elements. The second may go on with what is not
+//! turned.
 
 use onnx_graph::pattern::{Maker, Place, Scopes, from_front};
 use onnx_graph::{Attribute, Dim, Graph, Node, NodeId, ValueId};
 
+use crate::rewrite::attention::same_dims;
 use crate::rewrite::size::sizes;
 use crate::rewrite::sketch::{DOMAIN, Replacement, Sketch, Wire, ranked};
 use crate::rewrite::spelled::polynomial::{Algebra, Polynomial, settled};
@@ -23,8 +24,13 @@ pub(super) fn rule<'a>(graph: &Graph<'a>, id: NodeId) -> Option<Replacement<'a>>
     let parts: Vec<Place> = (0..maker.node.inputs().len()).map(|i| maker.input(i)).collect::<Option<_>>()?;
     let rotation = Rotation { graph, scopes: &scopes, rank };
     match parts[..] {
-        [a, b] => rotation.whole(output, a, b).or_else(|| rotation.by_halves(output, a, b, &[])),
-        [a, b, ref rest @ ..] => rotation.by_halves(output, a, b, rest),
+        [a, b] => {
+            let pairs = || Some([rotation.unsqueezed(a, rank - 1)?, rotation.unsqueezed(b, rank - 1)?]);
+            let by_halves = || rotation.by_halves(output, [a, b], &[], false);
+            let by_pairs = || rotation.by_halves(output, pairs()?, &[], true);
+            rotation.whole(output, a, b).or_else(by_halves).or_else(by_pairs)
+        }
+        [a, b, ref rest @ ..] => rotation.by_halves(output, [a, b], rest, false),
         _ => None,
     }
 }
@@ -34,6 +40,12 @@ struct Rotation<'s, 'g, 'a> {
     scopes: &'s Scopes<'g, 'a>,
     /// That of what the `Concat` makes.
     rank: usize,
+}
+
+/// Cosines or sines: what broadcasts to x, once it is transposed where a permutation is given.
+struct Table {
+    place: Place,
+    perm: Option<Vec<usize>>,
 }
 
 /// One element of each pair of the last axis of x.
@@ -66,20 +78,44 @@ impl<'a> Rotation<'_, '_, 'a> {
         let sum = self.reader(product, "Add")?;
         let sin = self.other(product, &|place| place == outermost(rotated))?;
         let scaled = self.other(sum, &|place| place == outermost(product))?;
-        let maker = self.scopes.made_by(settled(self.scopes, scaled), "Mul")?;
-        let scaled = maker.node.outputs().first().copied().flatten()?;
-        let cos = self.other(scaled, &|place| place == x)?;
-        self.replace(sum, &[("interleaved", interleaved)], [x, cos, sin], &[])
+        let cos = self.factor(settled(self.scopes, scaled), x)?;
+        let tables = [cos, Table { place: sin, perm: None }];
+        self.replace(sum, &[("interleaved", interleaved)], (x, tables), &[])
     }
 
-    /// `output` is (x1 cos - x2 sin | x2 cos + x1 sin | rest).
-    fn by_halves(&self, output: ValueId, a: Place, b: Place, rest: &[Place]) -> Option<Replacement<'a>> {
+    /// What x is multiplied by in `scaled`; with the transposition that it lacks where `scaled` is the transposed product of
+    /// what x is the transposed of.
+    fn factor(&self, scaled: Place, x: Place) -> Option<Table> {
+        let product = |place: Place, x: Place| {
+            let maker = self.scopes.made_by(place, "Mul")?;
+            self.other(maker.node.outputs().first().copied().flatten()?, &|place| place == x)
+        };
+        if let Some(place) = product(scaled, x) {
+            return Some(Table { place, perm: None });
+        }
+        let [of_product, of_x] = [scaled, x].map(|place| self.scopes.made_by(place, "Transpose"));
+        let (of_product, of_x) = of_product.zip(of_x)?;
+        let perm = of_product.ints("perm").filter(|perm| of_x.ints("perm") == Some(perm))?;
+        let place =
+            product(settled(self.scopes, of_product.input(0)?), settled(self.scopes, of_x.input(0)?))?;
+        let perm: Vec<usize> = perm.iter().map(|&axis| usize::try_from(axis).ok()).collect::<Option<_>>()?;
+        (self.scopes.rank(place)? == perm.len()).then_some(Table { place, perm: Some(perm) })
+    }
+
+    /// `output` is (x1 cos - x2 sin | x2 cos + x1 sin | rest), where the first two are pairs of neighbours if `interleaved`.
+    fn by_halves(
+        &self,
+        output: ValueId,
+        [a, b]: [Place; 2],
+        rest: &[Place],
+        interleaved: bool,
+    ) -> Option<Replacement<'a>> {
         let plain = Algebra { scopes: self.scopes, known: &|_| None };
         let (a, b) = (plain.read(a), plain.read(b));
         let (lost, _) = a.terms().find(|(_, coefficient)| *coefficient == -1.0)?;
         let (kept, _) = a.terms().find(|(_, coefficient)| *coefficient == 1.0)?;
         lost.keys().find_map(|&x2| {
-            let second = self.half(x2).filter(|half| half.second && !half.interleaved)?;
+            let second = self.half(x2).filter(|half| half.second && half.interleaved == interleaved)?;
             let is_first = |place: &&Place| self.half(**place) == Some(Half { second: false, ..second });
             let &x1 = kept.keys().find(is_first)?;
             let &sin = lost.keys().find(|place| **place != x2)?;
@@ -87,32 +123,40 @@ impl<'a> Rotation<'_, '_, 'a> {
             let pair = |x: Place, table: Place| Polynomial::of(x).times(&Polynomial::of(table));
             let turned = a == pair(x1, cos).plus(&pair(x2, sin).scaled(-1.0))
                 && b == pair(x2, cos).plus(&pair(x1, sin));
-            if turned { self.replace(output, &[("by_half", true)], [second.x, cos, sin], rest) } else { None }
+            let output = if interleaved { self.merged(output, second.x)? } else { output };
+            let form = [("by_half", true), ("interleaved", interleaved)];
+            let tables = [cos, sin].map(|place| Table { place, perm: None });
+            if turned { self.replace(output, &form, (second.x, tables), rest) } else { None }
         })
     }
 
-    /// x turned by the tables, and `rest` beside it, in place of `output`.
+    /// x turned by the tables, which are transposed first where a permutation is given, and `rest` beside it, in place of
+    /// `output`.
     fn replace(
         &self,
         output: ValueId,
         form: &[(&str, bool)],
-        inputs: [Place; 3],
+        (x, tables): (Place, [Table; 2]),
         rest: &[Place],
     ) -> Option<Replacement<'a>> {
         // A table of more axes would give the result more than x has.
-        let rank = self.scopes.rank(inputs[0])?;
-        let fits = |table: &Place| self.scopes.rank(*table).is_some_and(|of_table| of_table <= rank);
-        inputs[1..].iter().all(fits).then_some(())?;
+        let rank = self.scopes.rank(x)?;
+        let fits = |place: Place| self.scopes.rank(place).is_some_and(|of_table| of_table <= rank);
+        tables.iter().all(|table| fits(table.place)).then_some(())?;
         let mut sketch = Sketch::new(self.graph);
         let ty = sketch.ty(Wire::Old(output))?;
         let mut node = Node::new("Rotary", 1);
         node.domain = DOMAIN.to_owned();
         let form = form.iter().map(|(name, holds)| ((*name).to_owned(), Attribute::Int((*holds).into())));
         node.attributes.extend(form);
-        if let Some(width) = self.size(inputs[0]) {
+        if let Some(width) = self.size(x) {
             node.attributes.insert("width".to_owned(), Attribute::Int(width));
         }
-        let inputs = inputs.iter().map(|place| Some(Wire::Old(place.value))).collect();
+        let mut inputs = vec![Some(Wire::Old(x.value))];
+        for Table { place, perm } in tables {
+            let table = Wire::Old(place.value);
+            inputs.push(Some(perm.map_or(Some(table), |perm| sketch.view("Transpose", table, &perm))?));
+        }
         let whole = rest.is_empty();
         let turned = if whole { ty.clone() } else { ranked(ty.element, rank) };
         let mut wire = Wire::Node(sketch.node(node, inputs, vec![turned]), 0);
@@ -137,7 +181,7 @@ impl<'a> Rotation<'_, '_, 'a> {
         (shape == wanted && !shape.0.contains(&Dim::Unknown)).then_some(merged)
     }
 
-    /// What `place` picks of the last axis of a value, by `Slice` or `Split`.
+    /// What `place` picks of the last axis of a value, by `Slice` or `Split`, or after a reshape that splits the axis.
     fn half(&self, place: Place) -> Option<Half> {
         let maker = self.scopes.maker(settled(self.scopes, place))?;
         let x = settled(self.scopes, maker.input(0)?);
@@ -151,36 +195,74 @@ impl<'a> Rotation<'_, '_, 'a> {
                 });
                 (even && equal).then_some((maker.output == 1, false))?
             }
-            "Slice" if maker.node.version >= 10 => {
-                let list = |i: usize| self.scopes.ints(maker.input(i)?);
-                let stride = if maker.input(4).is_some() { list(4)? } else { vec![1] };
-                matches!(list(3)?[..], [axis] if is_last(axis)).then_some(())?;
-                let bounds = [maker.input(1)?, maker.input(2)?].map(|place| self.bound(place, x, rank));
-                match (bounds, &stride[..]) {
-                    ([Some(Bound::Zero), Some(Bound::Half)], [1]) => (false, false),
-                    ([Some(Bound::Half), Some(Bound::End)], [1]) => (true, false),
-                    ([Some(Bound::Zero), Some(Bound::End)], [2]) => (false, true),
-                    ([Some(Bound::One), Some(Bound::End)], [2]) => (true, true),
-                    _ => return None,
-                }
-            }
-            _ => return None,
+            "Slice" if maker.node.version >= 10 => self.slice(&maker, x, rank)?,
+            _ => return self.picked(&maker),
         };
         Some(Half { x, second, interleaved })
     }
 
+    /// Which half a `Slice` takes, if it leaves all axes but the last alone; and whether it takes every other element.
+    fn slice(&self, maker: &Maker<'_, '_>, x: Place, rank: usize) -> Option<(bool, bool)> {
+        let axes = self.scopes.ints(maker.input(3)?)?;
+        let steps = maker.input(4).map_or(Some(vec![1; axes.len()]), |steps| self.scopes.ints(steps))?;
+        let last = axes.iter().position(|axis| from_front(*axis, rank) == Some(rank - 1))?;
+        let bounds = [maker.input(1)?, maker.input(2)?].map(|place| {
+            let all = sizes(self.scopes, place);
+            let number = |i: usize| all.as_ref()?.get(i)?.number();
+            let others = (0..axes.len()).filter(|i| *i != last).map(number).collect::<Option<Vec<_>>>();
+            let half = || axes.len() == 1 && is_half(self.scopes, place, (x, rank - 1));
+            let bound = self.bound(number(last), x).or_else(|| half().then_some(Bound::Half));
+            (bound, others)
+        });
+        let [(Some(start), Some(starts)), (Some(end), Some(ends))] = bounds else { return None };
+        let whole = starts.iter().all(|at| *at == 0)
+            && ends.iter().all(|at| *at >= i64::from(i32::MAX))
+            && steps.iter().enumerate().all(|(i, step)| i == last || *step == 1);
+        match (start, end, *steps.get(last)?) {
+            _ if !whole => None,
+            (Bound::Zero, Bound::Half, 1) => Some((false, false)),
+            (Bound::Half, Bound::End, 1) => Some((true, false)),
+            (Bound::Zero, Bound::End, 2) => Some((false, true)),
+            (Bound::One, Bound::End, 2) => Some((true, true)),
+            _ => None,
+        }
+    }
+
+    /// What `Gather`, or `Squeeze` of a part of a `Split`, picks of an axis of size 2 into which a reshape splits the last.
+    fn picked(&self, maker: &Maker<'_, '_>) -> Option<Half> {
+        let (from, axis, index) = if maker.is("Gather") {
+            let index = maker.input(1).filter(|index| self.scopes.rank(*index) == Some(0))?;
+            (maker.input(0)?, maker.int_or("axis", 0)?, *self.scopes.ints(index)?.first()?)
+        } else if maker.is("Squeeze") {
+            let [axis] = self.scopes.named_axes(maker)?[..] else { return None };
+            let part = self.scopes.made_by(settled(self.scopes, maker.input(0)?), "Split")?;
+            let rank = self.scopes.rank(part.input(0)?)?;
+            let alike = from_front(part.int_or("axis", 0)?, rank) == from_front(axis, rank);
+            (part.input(0).filter(|_| alike && part.node.outputs().len() == 2)?, axis, part.output as i64)
+        } else {
+            return None;
+        };
+        let from = settled(self.scopes, from);
+        let x = settled(self.scopes, self.scopes.made_by(from, "Reshape")?.input(0)?);
+        let (split, whole) = (self.scopes.shape(from)?.0, self.scopes.shape(x)?.0);
+        let rank = whole.len();
+        let axis = from_front(axis, rank + 1)?;
+        let kept = split.len() == rank + 1 && rank > 0 && same_dims(&split[..rank - 1], &whole[..rank - 1]);
+        let two = split.get(axis) == Some(&Dim::Known(2)) && self.size(x)? % 2 == 0;
+        let index = if index < 0 { index + 2 } else { index };
+        (kept && two && axis + 1 >= rank).then_some(Half { x, second: index == 1, interleaved: axis == rank })
+    }
+
     /// What a bound of a slice of the last axis of x is.
-    fn bound(&self, place: Place, x: Place, rank: usize) -> Option<Bound> {
-        let number = sizes(self.scopes, place).and_then(|sizes| sizes.first()?.number());
-        let declared = number.and_then(|at| match (at, self.size(x)) {
+    fn bound(&self, at: Option<i64>, x: Place) -> Option<Bound> {
+        match (at?, self.size(x)) {
             (0, _) => Some(Bound::Zero),
             (at, _) if at >= i64::from(i32::MAX) => Some(Bound::End),
             (at, Some(size)) if at == size => Some(Bound::End),
             (at, Some(size)) if at * 2 == size || at * -2 == size => Some(Bound::Half),
             (1, _) => Some(Bound::One),
             _ => None,
-        });
-        declared.or_else(|| is_half(self.scopes, place, (x, rank - 1)).then_some(Bound::Half))
+        }
     }
 
     /// The declared size of the last axis.

@@ -88,6 +88,61 @@ fn even_and_odd_elements() {
     check(&stacked("a", "n"), &[]);
 }
 
+/// As slices that name all axes, and axes that a reshape makes of the last.
+#[test]
+fn halves_that_are_picked_otherwise() {
+    let end = "9223372036854775807";
+    let named = format!(
+        "a:0x4x0x4 = Slice(x, [0, 0, 0, 0], [2147483647, 2147483647, {end}, 4], [0, 1, 2, 3], [1, 1, 1, 1]);
+        b:0x4x0x4 = Slice(x, [0, 0, 4], [{end}, {end}, {end}], [1, 2, -1]);"
+    );
+    let rest = format!(
+        "n:0x4x0x4 = Neg(b); r:0x4x0x8 = Concat<axis=-1>(n, a); p = Mul(x, c); q = Mul(r, s); z = Add(p, q); {REST}"
+    );
+    check(&format!("{named} {rest}"), &["rotary"]);
+    let split = "k:0x4x0x2x4 = Reshape(x, [0, 0, 0, 2, 4]);";
+    let squeezed = "f:0x4x0x1x4, g:0x4x0x1x4 = Split<axis=3,num_outputs=2>(k); a:0x4x0x4 = Squeeze(f, [-2]); b:0x4x0x4 = Squeeze(g, [3]);";
+    check(&format!("{split} {squeezed} {rest}"), &["rotary"]);
+    let gathered = "a:0x4x0x4 = Gather<axis=-2>(k, 0i); b:0x4x0x4 = Gather<axis=3>(k, 1i);";
+    check(&format!("{split} {gathered} {rest}"), &["rotary"]);
+    // Pairs of neighbours, where halves are put back, and the second half first.
+    let neighbours = "k:0x4x0x4x2 = Reshape(x, [0, 0, 0, 4, 2]); a:0x4x0x4 = Gather<axis=-1>(k, 0i); b:0x4x0x4 = Gather<axis=-1>(k, 1i);";
+    check(&format!("{neighbours} {rest}"), &[]);
+    check(
+        &format!("{split} a:0x4x0x4 = Gather<axis=-2>(k, 1i); b:0x4x0x4 = Gather<axis=3>(k, 0i); {rest}"),
+        &[],
+    );
+}
+
+#[test]
+fn pairs_of_neighbours() {
+    let picks = "k:0x4x0x4x2 = Reshape(x, [0, 0, 0, 4, 2]); a:0x4x0x4 = Gather<axis=-1>(k, 0i); b:0x4x0x4 = Gather<axis=-1>(k, -1i);";
+    let strides = "b:0x4x0x4 = Slice(x, [1], [9223372036854775807], [3], [2]); a:0x4x0x4 = Slice(x, [0], [9223372036854775807], [3], [2]);";
+    let turned = "ac = Mul(a, ch); bs = Mul(b, sh); bc = Mul(b, ch); as = Mul(a, sh); m:0x4x0x4 = Sub(ac, bs); n:0x4x0x4 = Add(bc, as);";
+    let ends = format!("u1:0x4x0x4x1 = Unsqueeze(m, [-1]); u2:0x4x0x4x1 = Unsqueeze(n, [-1]); t:0x4x0x4x2 = Concat<axis=-1>(u1, u2);
+        z:0x4x0x8 = Reshape(t, [0, 0, 0, 8]); {OTHERS}");
+    check(&format!("{picks} {turned} {ends}"), &["rotary"]);
+    check(&format!("{strides} {turned} {ends}"), &["rotary"]);
+    // Halves put beside each other as neighbours, and the pair the other way round.
+    check(&format!("{SLICES} {turned} {ends}"), &[]);
+    check(
+        &format!("{picks} {turned} {}", ends.replace("Concat<axis=-1>(u1, u2)", "Concat<axis=-1>(u2, u1)")),
+        &[],
+    );
+}
+
+/// As ONNX Runtime moves transpositions: x is transposed, and its product with transposed cosines is.
+#[test]
+fn products_before_a_transposition() {
+    let nodes = |perm: &str, second: &str| {
+        format!("w0:0x0x4x8 = Transpose<perm=[0, 2, 1, 3]>(x); k = Abs(w0); w1:0x0x4x8 = Neg(k); xv:0x4x0x8 = Transpose<perm=[0, 2, 1, 3]>(w1);
+        a:0x4x0x4 = Slice(xv, [0], [4], [3]); b:0x4x0x4 = Slice(xv, [4], [8], [3]); n:0x4x0x4 = Neg(b); r:0x4x0x8 = Concat<axis=-1>(n, a);
+        c4:1x1x0x8 = Unsqueeze(c, [0, 1]); ct:1x0x1x8 = Transpose<perm={perm}>(c4); pt:0x0x4x8 = Mul(w1, ct);
+        p:0x4x0x8 = Transpose<perm={second}>(pt); q = Mul(r, s); z = Add(p, q); {REST}")
+    };
+    check(&nodes("[0, 2, 1, 3]", "[0, 2, 1, 3]"), &["rotary"]);
+}
+
 #[test]
 fn half_by_half() {
     let halves = "ac = Mul(a, ch); bs = Mul(b, sh); bc = Mul(b, ch); as = Mul(a, sh); m:0x4x0x4 = Sub(ac, bs); n:0x4x0x4 = Add(bc, as);";
