@@ -102,6 +102,8 @@ ATTENTION = {
     "where_equal": plain("m4 = Unsqueeze(mask, middles)\n hidden = Equal(m4, zero)\n u = Mul(s, scale)\n t = Where(hidden, low, u)\n"),
     "where_infinite": plain(SEEN + "u = Mul(s, scale)\n t = Where(seen, u, infinite)\n"),
     "bias_of_positions": plain(ADDED + "b2 = Add(bias, positions)\n t = Add(s, b2)\n"),
+    "a_scale_for_each_head": plain(ADDED + "u = Mul(temperature, s)\n w = Add(u, positions)\n t = Add(w, bias)\n"),
+    "a_divisor_for_each_head": plain("t = Div(s, temperature)\n"),
     "two_masks": plain(ADDED + "u = Mul(s, scale)\n w = Add(u, positions)\n t = Add(w, bias)\n"),
     "gpt2": plain("""
         shape = Shape(x)
@@ -302,6 +304,9 @@ NEAR_MISSES = {
     "a_scale_for_each_position": plain("t = Mul(s, positions)\n"),
     "kept_or_lost_by_other_numbers": plain("kept = Mul(s, positions)\n g = Sub(one, positions)\n lost = Mul(g, low)\n t = Add(kept, lost)\n"),
     "kept_by_one_and_lost_by_another": plain("kept = Mul(s, positions)\n g = Sub(one, triangle)\n lost = ReduceSum <keepdims = 0> (g)\n t = Add(kept, lost)\n"),
+    "a_scale_for_each_query": plain("e = Exp(rows)\n t = Mul(s, e)\n"),
+    "a_divided_number_for_each_head": plain("t = Div(temperature, s)\n"),
+    "masked_before_each_head_is_scaled": plain(ADDED + "u = Add(s, bias)\n t = Mul(u, temperature)\n"),
     "logarithms": heads(TURNED + "t = Mul(s, scale)\n p = LogSoftmax <axis = -1> (t)\n"),
     "values_first": heads(TURNED + "t = Mul(s, scale)\n p0 = Softmax <axis = -1> (t)\n p = Transpose <perm = [0, 1, 3, 2]> (p0)\n"),
 }
@@ -309,11 +314,13 @@ NEAR_MISSES = {
 
 def model(nodes: str, opset: int = 18) -> bytes:
     text = f"""<ir_version: 10, opset_import: ["" : {opset}, "com.microsoft" : 1]>
-        g (float[B,L,32] x, float[32,32] wq, float[32,32] wk, float[32,32] wv, int64[B,L] mask, float[1,4,L,L] positions)
+        g (float[B,L,32] x, float[32,32] wq, float[32,32] wk, float[32,32] wv, int64[B,L] mask, float[1,4,L,L] positions, float[L,1] rows)
         => (float[B,L,32] y) {{ {NUMBERS} {nodes} }}"""
     parsed = onnx.parser.parse_model(text)
     triangle = np.tril(np.ones((1, 1, 16, 16), np.float32))
     parsed.graph.initializer.append(onnx.numpy_helper.from_array(triangle, "triangle"))
+    temperature = np.array([0.3, -0.5, 1.5, 2.5], np.float32).reshape(4, 1, 1)
+    parsed.graph.initializer.append(onnx.numpy_helper.from_array(temperature, "temperature"))
     return parsed.SerializeToString()
 
 
@@ -329,6 +336,7 @@ def kernels(tmp_path, model: bytes, tolerance: float = 1e-4) -> list[str]:
         feed = {
             "x": rng.standard_normal((batch, length, 32)),
             **{name: rng.standard_normal((32, 32)) / 6 for name in ["wq", "wk", "wv"]},
+            "rows": rng.standard_normal((length, 1)),
             "positions": rng.standard_normal((1, 4, length, length)),
         }
         feed = {name: value.astype(np.float32) for name, value in feed.items()} | {"mask": mask.astype(np.int64)}

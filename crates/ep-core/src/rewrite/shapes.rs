@@ -59,7 +59,7 @@ fn follows(scopes: &Scopes<'_, '_>, maker: &Maker<'_, '_>) -> Option<Vec<Dim>> {
         "Range" if scopes.ints(maker.input(0)?)? == [0] && scopes.ints(maker.input(2)?)? == [1] => {
             Some(vec![sizes(scopes, maker.input(1)?)?.first()?.dim()])
         }
-        "Softmax" | "CumSum" | "Trilu" => dims(0),
+        "CumSum" | "IsNaN" | "Softmax" | "Trilu" => dims(0),
         "Transpose" => {
             let from = dims(0)?;
             let perm =
@@ -221,6 +221,7 @@ mod tests {
         assert_eq!(known(&wide), "N0 N1 32");
         let steps = format!("{SIZES} k = Squeeze(l); r = Range(0i, k, 1i); y = Unsqueeze(r, [0])");
         assert_eq!(known(&steps), "1 N1");
+        assert_eq!(known("k = Softmax(x); y = IsNaN(k)"), "N0 N1 32");
         assert_eq!(known("y = Concat<axis=-1>(x, x)"), "N0 N1 64");
     }
 }

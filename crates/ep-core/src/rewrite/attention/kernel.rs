@@ -6,7 +6,7 @@ use onnx_graph::{Attribute, Dim, Node, TensorType};
 use super::causal::is_causal;
 use super::layout::{Frame, Operand, broadcast, times, widen};
 use super::matrices::{Axis, Matrices, same};
-use super::scores::{Mask, Scores, frame};
+use super::scores::{Kind, Mask, Scores, frame};
 use crate::rewrite::sketch::{DOMAIN, Sketch, Wire};
 
 /// The inputs of an attention, drawn. What the graph multiplies is the number in front times what is drawn.
@@ -62,6 +62,9 @@ impl Operands {
     ) -> Option<Drawn> {
         let (causal, masks): (Vec<Mask>, Vec<Mask>) =
             scores.masks.iter().cloned().partition(|mask| is_causal(scopes, mask));
+        if scores.has_scales() && !even {
+            return None;
+        }
         let wanted = match masks[..] {
             [] => None,
             _ if !even => None,
@@ -72,8 +75,18 @@ impl Operands {
             if even { Frame::choose(scopes, wanted, &all)? } else { Frame::as_read(scopes, &scores.q)? };
         let mut q = frame.bring(sketch, scopes, &self.q)?;
         for &(value, power) in &scores.scale.computed {
-            q.0 = times(sketch, q.0, value, power)?;
+            q.0 = times(sketch, q.0, Wire::Old(value), power)?;
         }
+        let scales = masks.iter().filter_map(|mask| match mask.kind {
+            Kind::Scaled(power) => Some((mask, power)),
+            _ => None,
+        });
+        for (scale, power) in scales {
+            let by = frame.aligned(sketch, scale)?;
+            q.0 = times(sketch, q.0, by, power)?;
+        }
+        let masks: Vec<Mask> =
+            masks.iter().filter(|mask| !matches!(mask.kind, Kind::Scaled(_))).cloned().collect();
         let found = match share {
             true => frame.bring_shared(sketch, scopes, [&self.k, &self.v]),
             false => None,

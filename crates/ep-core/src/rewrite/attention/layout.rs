@@ -171,7 +171,7 @@ impl Frame {
     ) -> Option<Wire> {
         let mut wire = sketch.scale(wire, by.number)?;
         for &(value, power) in &by.computed {
-            wire = times(sketch, wire, value, power)?;
+            wire = times(sketch, wire, Wire::Old(value), power)?;
         }
         let dims = to.batch_dims(scopes)?;
         let same = matches!(self.like, Like::Read)
@@ -219,6 +219,7 @@ impl Frame {
                         }
                     }
                 }
+                Kind::Scaled(_) => return None,
                 Kind::Chosen { stays, fill } => {
                     // The lowest there is hides every score, so that a row of nothing else is even.
                     let low = if fill.is_finite() { f32::MIN } else { f32::NEG_INFINITY };
@@ -237,7 +238,7 @@ impl Frame {
     }
 
     /// A mask with four axes.
-    fn aligned(&self, sketch: &mut Sketch<'_, '_>, mask: &Mask) -> Option<Wire> {
+    pub(crate) fn aligned(&self, sketch: &mut Sketch<'_, '_>, mask: &Mask) -> Option<Wire> {
         let count = self.dims.len();
         let wire = Wire::Old(mask.value.value);
         if sketch.rank(wire).is_none() && count == 2 && Some(&mask.scores.axes) == plain(4).as_ref() {
@@ -264,15 +265,10 @@ impl Frame {
     }
 }
 
-/// The wire times a value of one element, or divided by it.
-pub(crate) fn times(
-    sketch: &mut Sketch<'_, '_>,
-    wire: Wire,
-    value: onnx_graph::ValueId,
-    power: i32,
-) -> Option<Wire> {
+/// The wire times another that broadcasts to it, or divided by it.
+pub(crate) fn times(sketch: &mut Sketch<'_, '_>, wire: Wire, by: Wire, power: i32) -> Option<Wire> {
     let ty = sketch.ty(wire)?;
-    let by = sketch.cast(Wire::Old(value), ty.element)?;
+    let by = sketch.cast(by, ty.element)?;
     Some(sketch.op(if power < 0 { "Div" } else { "Mul" }, &[wire, by], &[], ty))
 }
 

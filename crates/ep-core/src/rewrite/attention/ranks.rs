@@ -29,9 +29,6 @@ fn around(graph: &Graph<'_>, id: NodeId) -> Option<(Vec<ValueId>, usize)> {
     let at = |value| Place { depth: 0, value };
     let softmax = softmax_at(graph, id)?;
     let probabilities = softmax.node.outputs().first().copied().flatten()?;
-    if scopes.rank(at(probabilities)).is_some() {
-        return None;
-    }
     let mut values = vec![probabilities];
     for used in graph.value(probabilities).uses() {
         if matches!(graph.node(used.node).op_type.as_str(), "IsNaN" | "Where") {

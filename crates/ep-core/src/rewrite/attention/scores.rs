@@ -1,10 +1,11 @@
-//! The scores behind a `Softmax`: scale times queries times keys, with masks added or put in place, in any order.
+//! The scores behind a `Softmax`: scale times queries times keys, with masks added or put in place, in any order, and at most
+//! one scale for each matrix behind them.
 
 use onnx_graph::pattern::{Maker, Place, Scopes};
 use onnx_graph::{Dim, ElementType};
 
 use super::factor::{Factor, multiple};
-use super::matrices::Matrices;
+use super::matrices::{Axis, Matrices, even};
 use super::product::Product;
 use crate::rewrite::spelled::polynomial::{Algebra, Polynomial, settled};
 
@@ -42,6 +43,8 @@ pub(crate) enum Kind {
     Added(f64),
     /// Scores stay where it, or as a number whether it is 1, is `stays`; others become `fill`, which is low.
     Chosen { stays: bool, fill: f64 },
+    /// Scores are multiplied by it to this power, 1 or -1: a number for each matrix.
+    Scaled(i32),
 }
 
 impl Scores {
@@ -62,6 +65,11 @@ impl Scores {
         };
         let whole = (axis == -1 || axis == rank - 1) && scores.walk(scopes, &view, 0);
         whole.then_some(scores)
+    }
+
+    /// Whether each matrix has a scale of its own.
+    pub(crate) fn has_scales(&self) -> bool {
+        self.masks.iter().any(|mask| matches!(mask.kind, Kind::Scaled(_)))
     }
 
     /// Goes from `view` to the product of queries and keys. Says whether there is one; if not, `self` is as it was.
@@ -95,6 +103,9 @@ impl Scores {
                 return Some(());
             }
             *self = before;
+            return None;
+        }
+        if self.has_scales() {
             return None;
         }
         for (inner, mask, kind) in ways(scopes, view, &self.scale)? {
@@ -159,6 +170,13 @@ fn is_bit(scopes: &Scopes<'_, '_>, place: Place, depth: usize) -> bool {
 /// The ways in which a value can be scores and a mask, where what is made of both is multiplied by `scale` afterwards.
 fn ways(scopes: &Scopes<'_, '_>, view: &Matrices, scale: &Factor) -> Option<Vec<(Place, Place, Kind)>> {
     let maker = scopes.maker(view.place)?;
+    if maker.is("Mul") || maker.is("Div") {
+        let power = if maker.is("Mul") { 1 } else { -1 };
+        let mut found = maker.either_way()?.to_vec();
+        found.truncate(if power < 0 { 1 } else { 2 });
+        found.retain(|&(x, by)| is_of_matrices(scopes, view, x, by) == Some(true));
+        return Some(found.into_iter().map(|(x, by)| (x, by, Kind::Scaled(power))).collect());
+    }
     if !scale.computed.is_empty() {
         return None;
     }
@@ -179,4 +197,12 @@ fn ways(scopes: &Scopes<'_, '_>, view: &Matrices, scale: &Factor) -> Option<Vec<
         return Some([chosen(yes, true, no), chosen(no, false, yes)].into_iter().flatten().collect());
     }
     None
+}
+
+/// Whether `view` is a stack of the size of x, of which each matrix is multiplied by one element of `by`.
+fn is_of_matrices(scopes: &Scopes<'_, '_>, view: &Matrices, x: Place, by: Place) -> Option<bool> {
+    let dims = scopes.shape(by)?.0;
+    let axes = view.axes.get(view.axes.len().checked_sub(dims.len())?..)?;
+    let fits = |(axis, dim): (&Axis, &Dim)| !matches!(axis, Axis::Row | Axis::Col) || *dim == Dim::Known(1);
+    Some(axes.iter().zip(&dims).all(fits) && even(scopes, &view.beside(scopes, x)?, view))
 }
