@@ -134,6 +134,56 @@ ATTENTION = {
     "fused_products": heads("s = com.microsoft.FusedMatMul <alpha = 0.35355339, transB = 1> (q, k)\n" + ADDED + "t = Add(s, bias)\n" + SOFT),
     "softmax_dropped_out": heads(TURNED + "t = Mul(s, scale)\n p0 = Softmax <axis = -1> (t)\n p = Dropout(p0)\n"),
     "softmax_of_the_last_axis_by_number": heads(TURNED + "t = Mul(s, scale)\n p = Softmax <axis = 3> (t)\n"),
+    "lifted": plain(ADDED + "u = Mul(s, scale)\n w = Add(u, bias)\n t = Max(w, lowest)\n"),
+    "lifted_from_infinity": plain(
+        "hidden = Constant <value = float {-inf}> ()\n zero_f = Constant <value_float = 0.0> ()\n"
+        + SEEN
+        + "none = Not(seen)\n some = And(seen, none)\n bias = Where(some, zero_f, hidden)\n w = Add(s, bias)\n t = Max(lowest, w)\n"
+    ),
+    "clipped": plain(ADDED + "u = Mul(s, scale)\n w = Add(u, bias)\n t = Clip(w, lowest)\n"),
+    "with_a_past": HEADS
+    + """
+        kk = Concat <axis = 2> (k, k)
+        vv = Concat <axis = 2> (v, v)
+        kt = Transpose <perm = [0, 1, 3, 2]> (kk)
+        s = MatMul(q, kt)
+        t = Mul(s, scale)
+    """
+    + SOFT
+    + END.replace("(p, v)", "(p, vv)"),
+    "one_head_of_keys": HEADS
+    + ADDED
+    + """
+        key = Slice(k, zeros, ones, ones)
+        value = Slice(v, zeros, ones, ones)
+        kt = Transpose <perm = [0, 1, 3, 2]> (key)
+        s = MatMul(q, kt)
+        u = Mul(s, scale)
+        t = Add(u, bias)
+    """
+    + SOFT
+    + END.replace("(p, v)", "(p, value)"),
+    "keys_first": HEADS
+    + """
+        qt = Transpose <perm = [0, 1, 3, 2]> (q)
+        st = MatMul(k, qt)
+        s = Transpose <perm = [0, 1, 3, 2]> (st)
+        t = Mul(s, scale)
+    """
+    + SOFT
+    + END,
+    "values_first": HEADS
+    + TURNED
+    + "t = Mul(s, scale)\n"
+    + SOFT
+    + """
+        vt = Transpose <perm = [0, 1, 3, 2]> (v)
+        pt = Transpose <perm = [0, 1, 3, 2]> (p)
+        yt = MatMul(vt, pt)
+        y0 = Transpose <perm = [0, 1, 3, 2]> (yt)
+        y1 = Transpose <perm = [0, 2, 1, 3]> (y0)
+        y = Reshape(y1, join)
+    """,
     # Keras multiplies by projections (D, H, E) and by keys first.
     "keras": """
         parts = Constant <value_ints = [32, 4, 8]> ()
@@ -307,8 +357,11 @@ NEAR_MISSES = {
     "a_scale_for_each_query": plain("e = Exp(rows)\n t = Mul(s, e)\n"),
     "a_divided_number_for_each_head": plain("t = Div(temperature, s)\n"),
     "masked_before_each_head_is_scaled": plain(ADDED + "u = Add(s, bias)\n t = Mul(u, temperature)\n"),
+    "lifted_to_a_small_number": plain("t = Max(s, one)\n"),
+    "clipped_from_above": plain("t = Clip(s, lowest, one)\n"),
+    "probabilities_by_head": heads(TURNED + "t = Mul(s, scale)\n p0 = Softmax <axis = -1> (t)\n p = Mul(p0, temperature)\n"),
     "logarithms": heads(TURNED + "t = Mul(s, scale)\n p = LogSoftmax <axis = -1> (t)\n"),
-    "values_first": heads(TURNED + "t = Mul(s, scale)\n p0 = Softmax <axis = -1> (t)\n p = Transpose <perm = [0, 1, 3, 2]> (p0)\n"),
+    "probabilities_turned": heads(TURNED + "t = Mul(s, scale)\n p0 = Softmax <axis = -1> (t)\n p = Transpose <perm = [0, 1, 3, 2]> (p0)\n"),
 }
 
 

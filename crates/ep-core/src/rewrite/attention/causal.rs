@@ -14,7 +14,7 @@ pub(crate) fn is_causal(scopes: &Scopes<'_, '_>, mask: &Mask) -> bool {
         && match mask.kind {
             Kind::Chosen { stays, .. } => triangle(scopes, mask.value, 0) == Some(stays),
             Kind::Added(times) => adds_triangle(scopes, mask.value, times, 0),
-            Kind::Scaled(_) => false,
+            Kind::Scaled(_) | Kind::Lifted => false,
         }
 }
 

@@ -56,7 +56,7 @@ pub(crate) fn pullback<'a>(graph: &Graph<'a>, id: NodeId) -> Option<Replacement<
     let scopes = Scopes::new(graph);
     let softened = softened(&scopes, graph, id)?;
     let scores = Scores::read(&scopes, &softmax_at(graph, softened.softmax)?)?;
-    if !(scores.even && softened.dp.even) || scores.has_scales() {
+    if !(scores.even && softened.dp.even && scores.is_plain()) {
         return None;
     }
     // Heads of keys are shared where the graph sums over them as the kernel does.

@@ -206,6 +206,14 @@ impl Frame {
         }
         let mut sum: Option<Wire> = None;
         for mask in masks.iter().rev() {
+            if mask.kind == Kind::Lifted {
+                // Scores alone never come so low.
+                let Some(lifted) = sum else { continue };
+                let lifted = sketch.cast(lifted, ElementType::Float)?;
+                let low = sketch.constant(Tensor::scalar(f32::MIN));
+                sum = Some(sketch.op("Max", &[lifted, low], &[], ranked(ElementType::Float, 4)));
+                continue;
+            }
             let wire = self.aligned(sketch, mask)?;
             sum = Some(match mask.kind {
                 Kind::Added(times) => {
@@ -219,7 +227,7 @@ impl Frame {
                         }
                     }
                 }
-                Kind::Scaled(_) => return None,
+                Kind::Scaled(_) | Kind::Lifted => return None,
                 Kind::Chosen { stays, fill } => {
                     // The lowest there is hides every score, so that a row of nothing else is even.
                     let low = if fill.is_finite() { f32::MIN } else { f32::NEG_INFINITY };

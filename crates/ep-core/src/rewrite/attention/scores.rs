@@ -12,6 +12,9 @@ use crate::rewrite::spelled::polynomial::{Algebra, Polynomial, settled};
 /// What is at least this low stands for minus infinity: scores never come near it.
 pub(crate) const LOW: f64 = -1e4;
 
+/// What is at least this low does not change if scores are added.
+const LOWEST: f64 = -1e30;
+
 /// The scores of an attention.
 #[derive(Clone, Debug)]
 pub(crate) struct Scores {
@@ -45,6 +48,8 @@ pub(crate) enum Kind {
     Chosen { stays: bool, fill: f64 },
     /// Scores are multiplied by it to this power, 1 or -1: a number for each matrix.
     Scaled(i32),
+    /// Scores are at least as high as it, which is about as low as numbers go: what masks before it hide comes near it.
+    Lifted,
 }
 
 impl Scores {
@@ -70,6 +75,11 @@ impl Scores {
     /// Whether each matrix has a scale of its own.
     pub(crate) fn has_scales(&self) -> bool {
         self.masks.iter().any(|mask| matches!(mask.kind, Kind::Scaled(_)))
+    }
+
+    /// Whether masks do nothing but add and choose.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.masks.iter().all(|mask| matches!(mask.kind, Kind::Added(_) | Kind::Chosen { .. }))
     }
 
     /// Goes from `view` to the product of queries and keys. Says whether there is one; if not, `self` is as it was.
@@ -181,6 +191,12 @@ fn ways(scopes: &Scopes<'_, '_>, view: &Matrices, scale: &Factor) -> Option<Vec<
         return None;
     }
     let low = |fill: f64| Some(fill * scale.number).filter(|fill| *fill <= LOW);
+    if maker.is("Max") || maker.is("Clip") && maker.input(2).is_none() {
+        let mut found = maker.either_way()?.to_vec();
+        found.truncate(if maker.is("Clip") { 1 } else { 2 });
+        found.retain(|(_, floor)| scopes.fill(*floor).is_some_and(|fill| fill * scale.number <= LOWEST));
+        return Some(found.into_iter().map(|(x, floor)| (x, floor, Kind::Lifted)).collect());
+    }
     if let Some((x, bit, lost)) = kept_or_lost(scopes, &maker) {
         return Some(vec![(x, bit, Kind::Chosen { stays: true, fill: low(lost)? })]);
     }
