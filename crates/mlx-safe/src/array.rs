@@ -141,11 +141,21 @@ impl Array {
         Ok(Self::copy_from(dtype, shape, data.as_ptr().cast()))
     }
 
-    /// Copies `shape`'s elements from `data`, which the caller has checked to be that long.
+    /// Copies `shape`'s elements from `data`, which the caller has checked to be that long; with CUDA to the memory of the
+    /// current stream's device.
     fn copy_from(dtype: Dtype, shape: &[i32], data: *const c_void) -> Self {
         install_handler();
-        // SAFETY: `data` points to as many elements as `shape` asks for, and MLX copies them before it returns.
-        let raw = unsafe { sys::mlx_array_new_data(data, shape.as_ptr(), shape.len() as c_int, dtype.raw()) };
+        let rank = shape.len();
+        if rank == 0 || !crate::cuda::is_available().unwrap_or(false) {
+            // SAFETY: `data` points to as many elements as `shape` asks for, and MLX copies them before it returns.
+            let raw = unsafe { sys::mlx_array_new_data(data, shape.as_ptr(), rank as c_int, dtype.raw()) };
+            return Self(raw, PhantomData);
+        }
+        let mut raw = EMPTY;
+        crate::Stream::with_current(|stream| {
+            // SAFETY: as above; the handles are live for the call.
+            unsafe { sys::ortmlx_array_new(&raw mut raw, data, shape.as_ptr(), rank, dtype.raw(), stream) }
+        });
         Self(raw, PhantomData)
     }
 
@@ -225,17 +235,17 @@ impl Array {
     /// If the evaluation fails.
     pub fn with_bytes<T>(&self, read: impl FnOnce(&[u8]) -> T) -> Result<T> {
         self.eval()?;
-        // SAFETY: the array is live and evaluated.
-        let dense = if unsafe { sys::ortmlx_array_is_row_contiguous(self.0) } {
-            self.clone()
-        } else {
-            let dense = self.contiguous()?;
-            dense.eval()?;
-            dense
-        };
-        let length = dense.size() * dense.dtype().size();
+        let dense = self.dense()?;
+        let length = dense.nbytes();
         if length == 0 {
             return Ok(read(&[]));
+        }
+        if dense.is_on_device() {
+            let mut bytes = Vec::with_capacity(length);
+            dense.copy_out(&mut bytes.spare_capacity_mut()[..length])?;
+            // SAFETY: `copy_out` has written them all.
+            unsafe { bytes.set_len(length) };
+            return Ok(read(&bytes));
         }
         // SAFETY: `dense` is live and evaluated.
         let data = unsafe { sys::ortmlx_array_data(dense.0) };
@@ -244,6 +254,32 @@ impl Array {
         }
         // SAFETY: `dense` is row-contiguous, holds `length` bytes, and lives until `read` has returned.
         Ok(read(unsafe { std::slice::from_raw_parts(data.cast(), length) }))
+    }
+
+    /// An evaluated array with the elements of this one, which is evaluated too, in row-major order without gaps.
+    fn dense(&self) -> Result<Self> {
+        // SAFETY: the array is live and evaluated.
+        if unsafe { sys::ortmlx_array_is_row_contiguous(self.0) } {
+            return Ok(self.clone());
+        }
+        let dense = self.contiguous()?;
+        dense.eval()?;
+        Ok(dense)
+    }
+
+    /// Whether an evaluated array lies where the host cannot read it.
+    fn is_on_device(&self) -> bool {
+        // SAFETY: the array is live and evaluated.
+        unsafe { sys::ortmlx_array_is_on_device(self.0) }
+    }
+
+    /// Writes the elements of an evaluated array, in row-major order on a device, to `out`, which has room for them.
+    fn copy_out(&self, out: &mut [MaybeUninit<u8>]) -> Result<()> {
+        check("copy_to", || {
+            // SAFETY: the array is live and evaluated, and `out` has room for its elements, which lie elsewhere: nobody else
+            // has a way to the bytes of a `&mut`.
+            unsafe { sys::ortmlx_array_copy_out(self.0, out.as_mut_ptr().cast()) }
+        })
     }
 
     /// Computes the array and writes its bytes, row-major, to `out`, in one pass however they lie. With CUDA the device does
@@ -259,9 +295,11 @@ impl Array {
         if crate::cuda::is_available()? && self.write_to_block(out)? {
             return Ok(CopiedBy::Device);
         }
-        // SAFETY: the array is live and evaluated, and `out` has room for its elements, which lie elsewhere: nobody else has a
-        // way to the bytes of a `&mut`.
-        unsafe { sys::ortmlx_array_copy_out(self.0, out.as_mut_ptr().cast()) };
+        if self.is_on_device() {
+            self.dense()?.copy_out(out)?
+        } else {
+            self.copy_out(out)?
+        }
         Ok(CopiedBy::Host)
     }
 

@@ -8,7 +8,7 @@ use mlx_sys as sys;
 
 use crate::array::{bounded_rank, elements};
 use crate::error::{argument, check, install_handler};
-use crate::{Array, Block, Dtype, Result};
+use crate::{Array, Block, Dtype, Result, Stream};
 
 /// Tensors of fewer bytes are copied: a copy costs no more than the care for a loan.
 const WORTH_A_LOAN: usize = 16 << 10;
@@ -76,16 +76,17 @@ impl<'env> Loans<'env> {
         let array = Array::from_op("lend", |out| {
             // SAFETY: `data` holds the elements that `shape` asks for. It lives until the loan ends in `drop`: `'env` outlives
             // the call of `lend` that owns us. MLX does not write to it, because `lent` keeps a handle till then.
-            unsafe {
+            Stream::with_current(|stream| unsafe {
                 sys::ortmlx_lend(
                     out,
                     data.as_ptr().cast_mut().cast(),
                     shape.as_ptr(),
                     shape.len(),
                     dtype.raw(),
+                    stream,
                     &raw mut lent,
                 )
-            }
+            })
         })?;
         if lent {
             self.lent.borrow_mut().push(array.clone());

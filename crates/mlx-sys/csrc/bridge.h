@@ -17,8 +17,12 @@ bool ortmlx_array_is_row_contiguous(mlx_array arr);
 /* Whether two evaluated arrays lie in the same memory. */
 bool ortmlx_array_shares_memory(mlx_array a, mlx_array b);
 
-/* Writes an evaluated array's elements to `to` in row-major order, in one pass however they lie. */
-void ortmlx_array_copy_out(mlx_array arr, void* to);
+/* Whether an evaluated array's elements lie where the host cannot reach them but by copying. */
+bool ortmlx_array_is_on_device(mlx_array arr);
+
+/* Writes an evaluated array's elements to `to` in row-major order, in one pass however they lie; on a device they must lie in
+   that order. */
+int ortmlx_array_copy_out(mlx_array arr, void* to);
 
 /* `bytes` of MLX's allocator that the host can use too, aligned for tensors; null if there are none. Any thread may call these. */
 void* ortmlx_block_new(size_t bytes);
@@ -30,7 +34,16 @@ bool ortmlx_in_block(const void* data, size_t bytes);
 /* Has the device of `s` write an evaluated array's elements to a place in such a block; `written` is false if it cannot. */
 int ortmlx_write_to_block(mlx_array arr, void* to, const mlx_stream s, bool* written);
 
-/* An array over `data`, without a copy where the back end can work on it as it lies (`lent` then), and of a copy elsewhere. Lent
+/* An array with a copy of `data`, in the memory of the device of `s`. */
+int ortmlx_array_new(
+    mlx_array* res,
+    const void* data,
+    const int* shape,
+    size_t ndim,
+    mlx_dtype dtype,
+    const mlx_stream s);
+
+/* An array over `data`, without a copy where the back end can work on it as it lies (`lent` then), and of a copy elsewhere, as ortmlx_array_new makes it. Lent
    memory must stay as it is until ortmlx_take_back has returned; it is not written while `res` is held. */
 int ortmlx_lend(
     mlx_array* res,
@@ -38,6 +51,7 @@ int ortmlx_lend(
     const int* shape,
     size_t ndim,
     mlx_dtype dtype,
+    const mlx_stream s,
     bool* lent);
 
 /* Ends the loan of the memory of `arr`, which came from ortmlx_lend, on the thread that made it: who else has the array or

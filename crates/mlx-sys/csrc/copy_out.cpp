@@ -2,11 +2,14 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <exception>
 #include <system_error>
 #include <thread>
 #include <vector>
 
 #include "bridge.h"
+#include "device_memory.h"
+#include "mlx/c/error.h"
 #include "mlx/c/private/mlx.h"
 #include "mlx/mlx.h"
 
@@ -111,17 +114,16 @@ void copy_bytes(const char* from, char* to, size_t bytes) {
   }
 }
 
-} // namespace
-
-extern "C" void ortmlx_array_copy_out(mlx_array arr, void* to) {
-  const auto& a = mlx_array_get_(arr);
+void copy_out(const mx::array& a, char* to) {
   if (a.size() == 0) {
     return;
   }
+  if (ortmlx::is_on_device(a)) {
+    return ortmlx::copy_to_host(a, to);
+  }
   auto* from = a.data<char>();
   if (a.flags().row_contiguous) {
-    copy_bytes(from, static_cast<char*>(to), a.nbytes());
-    return;
+    return copy_bytes(from, to, a.nbytes());
   }
   auto axes = axes_of(a);
   // A plane at least; its rows are the dimension whose entries lie closest, so that a tile reads whole cache lines.
@@ -133,5 +135,21 @@ extern "C" void ortmlx_array_copy_out(mlx_array arr, void* to) {
     return std::abs(x.from) < std::abs(y.from);
   });
   std::rotate(closest, closest + 1, columns);
-  copy(from, static_cast<char*>(to), axes.data(), axes.data() + axes.size(), a.itemsize());
+  copy(from, to, axes.data(), axes.data() + axes.size(), a.itemsize());
+}
+
+} // namespace
+
+extern "C" bool ortmlx_array_is_on_device(mlx_array arr) {
+  return ortmlx::is_on_device(mlx_array_get_(arr));
+}
+
+extern "C" int ortmlx_array_copy_out(mlx_array arr, void* to) {
+  try {
+    copy_out(mlx_array_get_(arr), static_cast<char*>(to));
+    return 0;
+  } catch (std::exception& e) {
+    mlx_error(e.what());
+    return 1;
+  }
 }

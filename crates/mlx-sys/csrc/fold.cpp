@@ -29,6 +29,12 @@ bool is_view(const mx::array& a) {
   return false;
 }
 
+// A view that repeats elements costs nothing where MLX fuses it into what reads it, which then needs no strides.
+bool is_left_to_kernels(const mx::array& a) {
+  return a.primitive().stream().device.type == mx::Device::gpu &&
+      std::string_view(a.primitive().name()) == "Broadcast";
+}
+
 size_t bytes_kept(const mx::array& a) {
   if (is_view(a)) {
     return ortmlx::is_computed(a.inputs()[0]) ? a.inputs()[0].nbytes() : 0;
@@ -88,6 +94,9 @@ class Frontier {
   void take(const mx::array& a) {
     if (!ortmlx::is_computed(a) || !constant_.at(a.id())) {
       return;
+    }
+    if (is_left_to_kernels(a)) {
+      return take(a.inputs()[0]);
     }
     size_t bytes = bytes_kept(a);
     if (bytes <= MOST_BYTES - bytes_) {

@@ -5,6 +5,7 @@
 
 #include "blocks.h"
 #include "bridge.h"
+#include "device_memory.h"
 #include "into.h"
 #include "mlx/allocator.h"
 #include "mlx/backend/cuda/cuda.h"
@@ -69,6 +70,7 @@ extern "C" int ortmlx_lend(
     const int* shape,
     size_t ndim,
     mlx_dtype dtype,
+    const mlx_stream s,
     bool* lent) {
   return ortmlx::into(res, [&] {
     mx::Shape sizes(shape, shape + ndim);
@@ -91,11 +93,20 @@ extern "C" int ortmlx_lend(
     if (*lent) {
       return mx::array(buffer, std::move(sizes), type, deleter);
     }
-    mx::array copy(mx::allocator::malloc(bytes), std::move(sizes), type);
-    if (bytes > 0) {
-      std::memcpy(copy.data<void>(), data, bytes);
-    }
-    return copy;
+    return ortmlx::copy_of(data, std::move(sizes), type, mlx_stream_get_(s).device);
+  });
+}
+
+extern "C" int ortmlx_array_new(
+    mlx_array* res,
+    const void* data,
+    const int* shape,
+    size_t ndim,
+    mlx_dtype dtype,
+    const mlx_stream s) {
+  return ortmlx::into(res, [&] {
+    mx::Shape sizes(shape, shape + ndim);
+    return ortmlx::copy_of(data, std::move(sizes), mlx_dtype_to_cpp(dtype), mlx_stream_get_(s).device);
   });
 }
 

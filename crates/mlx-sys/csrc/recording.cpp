@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <set>
 #include <sstream>
 #include <stdexcept>
@@ -13,8 +14,10 @@
 #include <vector>
 
 #include "bridge.h"
+#include "device_memory.h"
 #include "fold.h"
 #include "into.h"
+#include "simplify.h"
 #include "mlx/c/error.h"
 #include "mlx/c/private/mlx.h"
 #include "mlx/mlx.h"
@@ -29,8 +32,12 @@ using ortmlx::is_placeholder;
 
 class Recording {
  public:
-  Recording(const std::vector<mx::array>& inputs, const std::vector<mx::array>& outputs, bool shapeless)
+  Recording(const std::vector<mx::array>& inputs, std::vector<mx::array> outputs, bool shapeless)
       : shapeless_(shapeless) {
+    // First, because what is folded no longer tells how it came about.
+    if (!shapeless) {
+      outputs = ortmlx::simplified(outputs);
+    }
     ortmlx::fold_constants(outputs);
     for (const auto& in : inputs) {
       place(in);
@@ -44,8 +51,9 @@ class Recording {
     depths_.clear();
   }
 
-  std::vector<mx::array> replay(const std::vector<mx::array>& inputs) const {
+  std::vector<mx::array> replay(const std::vector<mx::array>& inputs) {
     check(inputs);
+    bring_leaves(inputs);
     std::vector<mx::array> values;
     values.reserve(count_);
     values.insert(values.end(), inputs.begin(), inputs.end());
@@ -123,6 +131,19 @@ class Recording {
     return shapes;
   }
 
+  // Constants of MLX's own, such as the scalars of its operations, lie with the host, and every kernel would read them over the
+  // bus. Not before there is something to compute: MLX looks at them while it compiles.
+  void bring_leaves(const std::vector<mx::array>& inputs) {
+    bool traced = std::any_of(inputs.begin(), inputs.end(), [](auto& in) { return in.is_tracer(); });
+    if (brought_ || traced || !device_) {
+      return;
+    }
+    for (auto& leaf : leaves_) {
+      leaf = ortmlx::brought_to(*device_, leaf);
+    }
+    brought_ = true;
+  }
+
   void place(const mx::array& a) {
     slots_.emplace(a.id(), count_++);
   }
@@ -160,6 +181,7 @@ class Recording {
   }
 
   void add_operation(mx::array a) {
+    device_ = a.primitive().stream().device;
     Node node{a.primitive_ptr(), {}, {}};
     size_t depth = 0;
     for (const auto& in : a.inputs()) {
@@ -200,6 +222,8 @@ class Recording {
   std::vector<uint32_t> outputs_;
   uint32_t count_ = 0;
   size_t depth_ = 0;
+  std::optional<mx::Device> device_;
+  bool brought_ = false;
   // Only while it is made.
   std::unordered_map<std::uintptr_t, uint32_t> slots_;
   std::unordered_map<std::uintptr_t, size_t> depths_;
@@ -246,8 +270,8 @@ std::vector<mx::array> traced_without_shapes(
   throw std::runtime_error("[record] MLX's compiler is not available here");
 }
 
-const Recording& recorded(ortmlx_recording recording) {
-  return *static_cast<const Recording*>(recording.ctx);
+Recording& recorded(ortmlx_recording recording) {
+  return *static_cast<Recording*>(recording.ctx);
 }
 
 } // namespace

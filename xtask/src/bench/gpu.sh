@@ -12,7 +12,7 @@ libraries=$here/mlx/lib
 for folder in "$nvidia"/*/lib; do libraries=$libraries:$folder; done
 export LD_LIBRARY_PATH="$libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 export ORT_DYLIB_PATH="$runtime" ORT_MLX_LIBRARY="$here/bin/libonnxruntime_mlx_ep.so"
-export MLX_ENABLE_TF32=0 MLX_ENABLE_CACHE_THRASHING_CHECK=0
+export MLX_ENABLE_TF32=0 MLX_ENABLE_CACHE_THRASHING_CHECK=0 MLX_MAX_OPS_PER_BUFFER=16
 nvidia-smi --query-gpu=name,driver_version --format=csv,noheader
 "$here/bin/run_path" "--json=$results/run_path.jsonl"
 if python3 -c 'import torch' 2>/dev/null; then

@@ -44,8 +44,8 @@ impl Kernel {
         if fused { Ok(Self::MlxFused) } else { Self::with_lse(inputs) }
     }
 
-    /// Whether MLX's CUDA kernels take it, forward and backward, once sizes are filled up. What they give for a query that
-    /// sees nothing is not told, so masks are not for them.
+    /// Whether MLX's CUDA kernels take it, forward and backward, once sizes are filled up, to less than twice as many queries.
+    /// What they give for a query that sees nothing is not told, so masks are not for them.
     fn is_fused_by_mlx(attention: &Attention, inputs: &Inputs) -> Result<bool> {
         let sizes = inputs.sizes()?;
         Ok(matches!(inputs.q.dtype(), Dtype::Float16 | Dtype::Bfloat16)
@@ -53,6 +53,7 @@ impl Kernel {
             && (1..=128).contains(&sizes.width)
             && (1..=128).contains(&sizes.value_width)
             && (!attention.causal || sizes.queries <= sizes.keys)
+            && 2 * sizes.queries > sizes.queries.next_multiple_of(128)
             && !sizes.is_empty())
     }
 }

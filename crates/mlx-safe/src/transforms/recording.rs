@@ -321,6 +321,63 @@ mod tests {
     }
 
     #[test]
+    fn transpositions_meet_behind_elements_and_cancel() -> Result<()> {
+        // Two steps on four axes, the work of each with the second axis last.
+        let step = |x: &Array, w: &Array| -> Result<Array> {
+            x.transpose(&[0, 2, 3, 1])?.multiply(w)?.transpose(&[0, 3, 1, 2])
+        };
+        let w = floats(&[2.0, -3.0, 0.5]);
+        let per_channel = floats(&[1.0, -2.0, 4.0]).reshape(&[1, 3, 1, 1])?;
+        let function = |x: &[Array]| {
+            let y = step(&x[0], &w)?.maximum(&Array::scalar(0.25f32))?;
+            let z = step(&y.add(&per_channel)?, &w)?.add(&step(&x[0], &w)?)?;
+            Ok(vec![step(&z.slice(&[0, 1, 0, 1], &[2, 3, 4, 5], &[1, 1, 2, 3])?, &floats(&[3.0, 5.0]))?])
+        };
+        let specs = [Spec::new(&[2, 3, 4, 5], Dtype::Float32)];
+        let values: Vec<f32> = (0..120).map(|i| ((i * 37) % 101) as f32 / 10.0 - 5.0).collect();
+        let x = Array::from_slice(&values, &[2, 3, 4, 5])?;
+        let wanted = function(std::slice::from_ref(&x))?.remove(0);
+        let recording = Recording::new(&specs, &function)?;
+        let found = recording.replay(&[x])?.remove(0);
+        assert_eq!(found.shape(), wanted.shape());
+        assert_eq!(found.to_vec::<f32>()?, wanted.to_vec::<f32>()?);
+        // Of eight transpositions two of x and the result's are left, beside what is computed.
+        assert_eq!(recording.operations(), 11);
+        Ok(())
+    }
+
+    #[test]
+    fn a_bias_is_added_by_its_product() -> Result<()> {
+        let w = Array::from_slice(&(0..12).map(|i| i as f32 - 5.0).collect::<Vec<_>>(), &[3, 4])?;
+        let bias = floats(&[0.5, -1.5, 2.0, 8.0]);
+        let column = floats(&[1.0, 2.0]).reshape(&[2, 1])?;
+        let names = |function: &dyn Fn(&Array) -> Result<Vec<Array>>, shape: &[i32]| -> Result<usize> {
+            let count: i32 = shape.iter().product();
+            let x = Array::from_slice(&(0..count).map(|i| i as f32 * 0.25 - 1.0).collect::<Vec<_>>(), shape)?;
+            let recording = Recording::new(&[Spec::from(&x)], &|x| function(&x[0]))?;
+            for (found, wanted) in recording.replay(std::slice::from_ref(&x))?.iter().zip(function(&x)?) {
+                assert_eq!(found.shape(), wanted.shape());
+                assert_eq!(found.to_vec::<f32>()?, wanted.to_vec::<f32>()?);
+            }
+            Ok(recording.operations())
+        };
+        let plain = names(&|x| Ok(vec![x.matmul(&w)?]), &[2, 3])?;
+        assert_eq!(names(&|x| Ok(vec![x.matmul(&w)?.add(&bias)?]), &[2, 3])?, plain);
+        assert_eq!(names(&|x| Ok(vec![bias.add(&x.matmul(&w)?)?]), &[2, 3])?, plain);
+        let batch = names(&|x| Ok(vec![x.matmul(&w)?]), &[2, 2, 3])?;
+        assert_eq!(names(&|x| Ok(vec![x.matmul(&w)?.add(&bias)?]), &[2, 2, 3])?, batch);
+        // Not for one row, not what is no row, not where the product is wanted too.
+        assert_eq!(names(&|x| Ok(vec![x.matmul(&w)?.add(&bias)?]), &[1, 3])?, plain + 1);
+        assert_eq!(names(&|x| Ok(vec![x.matmul(&w)?.add(&column)?]), &[2, 3])?, plain + 1);
+        let both = |x: &Array| {
+            let y = x.matmul(&w)?;
+            Ok(vec![y.add(&bias)?, y])
+        };
+        assert_eq!(names(&both, &[2, 3])?, plain + 1);
+        Ok(())
+    }
+
+    #[test]
     fn long_chains_are_recorded() {
         let chain = |x: &[Array]| {
             let mut y = x[0].clone();

@@ -72,12 +72,19 @@ impl Pool {
             Fold::Sum => 0.0,
         };
         let x = fit(x, axes, &Array::scalar_of(fill, x.dtype())?)?;
-        match self.device {
-            DeviceType::Gpu => fold_at_once(&x, axes, fold),
-            DeviceType::Cpu => fold_by_axis(&x, axes, fold),
+        // A step for each element of the window along each axis; a GPU would rather do many at once.
+        let steps: i32 = axes.iter().map(|axis| axis.kernel).sum();
+        if self.device == DeviceType::Gpu && steps > MOST_STEPS {
+            fold_at_once(&x, axes, fold)
+        } else {
+            fold_by_axis(&x, axes, fold)
         }
     }
 }
+
+/// The most steps that a GPU takes to fold windows axis by axis. The reduction of a view of windows takes as long as twenty of
+/// them for windows of nine elements.
+const MOST_STEPS: i32 = 16;
 
 /// Whether there is nothing to pool.
 ///
@@ -109,7 +116,7 @@ fn fold_at_once(x: &Array, axes: &[Axis], fold: Fold) -> Result<Array, LowerErro
     })
 }
 
-/// One axis after the other, element by element of the window: MLX's CPU back end reduces strided views slowly.
+/// One axis after the other, element by element of the window: MLX reduces strided views slowly.
 fn fold_by_axis(x: &Array, axes: &[Axis], fold: Fold) -> Result<Array, LowerError> {
     let mut x = x.clone();
     for (i, axis) in axes.iter().enumerate() {
