@@ -35,7 +35,12 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument("--nodes", action="store_true", help="list every node, not only what was left and why")
     run.add_argument("--explain", action="store_true", help="list the nodes that each fused kernel replaces, and how clusters run")
     run.add_argument("--json", action="store_true", help="print the report as JSON")
-    check = commands.add_parser("check", help="check folders of models against the right answers beside them")
+    check = commands.add_parser(
+        "check",
+        help="check folders of models against the right answers beside them",
+        description="Runs every model.onnx below the folders. Beside it lie inputs.npz and expected.npz (arrays by the names of "
+        "inputs and outputs), or ONNX's test_data_set_*/input_*.pb and output_*.pb.",
+    )
     check.add_argument("folders", type=Path, nargs="+")
     check.add_argument("--claim", default="all", choices=["auto", "all", "none"], help="claim policy (all)")
     check.add_argument("--device", default=None, choices=["auto", "gpu", "cpu"], help="device (auto)")

@@ -103,9 +103,11 @@ def session(
 
 
 def empty(shape, element_type=np.float32) -> "onnxruntime.OrtValue":
-    """A tensor in MLX's memory, uninitialised: bound to inputs and outputs it is not copied.
+    """A tensor in MLX's memory, uninitialised, to be bound to inputs and outputs.
 
-    ``numpy()`` of the result shows the elements and takes new ones, without a copy.
+    An input that lies there is read there. An output is written there once it is computed: on a GPU by the device, which then
+    need not send it to the host, on a CPU by a copy. ``numpy()`` of the result shows the elements and takes new ones, without
+    a copy. Drop such tensors before the library is unregistered: onnxruntime frees them through it.
 
     Args:
         shape: its sizes.

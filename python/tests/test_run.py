@@ -1,5 +1,6 @@
 """Runs: dynamic and empty shapes, threads, many sessions, forks, and other copies of MLX in the process."""
 
+import json
 import multiprocessing
 import os
 import subprocess
@@ -9,6 +10,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+import onnxruntime
 import pytest
 from conftest import make_model
 from onnx import TensorProto, helper
@@ -49,6 +51,18 @@ def flatten_model() -> bytes:
 def softmax(x: np.ndarray) -> np.ndarray:
     e = np.exp(x.astype(np.float64) - x.max(-1, keepdims=True, initial=-np.inf))
     return (e / e.sum(-1, keepdims=True)).astype(np.float32)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+def test_a_trace_that_cannot_be_written_is_no_reason_to_leave_nodes(tmp_path):
+    """onnxruntime hears of an error while nodes are claimed, and goes on without the provider."""
+    options = onnxruntime.SessionOptions()
+    options.enable_profiling, options.profile_file_prefix = True, str(tmp_path / "profile")
+    session = ort_mlx.session(flatten_model(), options, claim="all", device="cpu", trace="/dev/full")
+    x = np.arange(24, dtype=np.float32).reshape(1, 2, 3, 4)
+    np.testing.assert_allclose(session.run(None, {"x": x})[0], softmax(2 * x.reshape(1, 2, 12)), rtol=1e-5)
+    events = json.loads(Path(session.end_profiling()).read_text())
+    assert {e["args"]["provider"] for e in events if "provider" in e["args"]} == {ort_mlx.EP_NAME}
 
 
 def test_shape_arithmetic_stays_in_one_cluster(tmp_path):

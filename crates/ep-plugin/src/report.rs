@@ -1,5 +1,6 @@
 //! The trace file: one JSON object a line, for programs that want to know what was claimed and why not. Lines are
-//! appended, so that sessions may share a file. `index` and `nodes` count the nodes of the graph named; `body_of` is the
+//! appended, so that sessions may share a file. A line that cannot be written is lost, with a warning: nobody's session or run
+//! fails for it. `index` and `nodes` count the nodes of the graph named; `body_of` is the
 //! operator whose body that graph is.
 //!
 //! ```json
@@ -13,7 +14,7 @@
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, Once, PoisonError};
 
 use ep_core::{Claims, Decision, Fusion, Traffic};
 use onnx_graph::{Cluster, Graph, Membership, Node};
@@ -26,6 +27,7 @@ use crate::factory::NAME;
 pub struct Report {
     path: PathBuf,
     file: Mutex<File>,
+    warning: Once,
 }
 
 impl Report {
@@ -36,20 +38,11 @@ impl Report {
     pub fn open(path: &Path) -> Result<Self, Error> {
         let file = OpenOptions::new().create(true).append(true).open(path);
         let file = file.map_err(|source| Error::Trace { path: path.to_owned(), source })?;
-        Ok(Self { path: path.to_owned(), file: Mutex::new(file) })
+        Ok(Self { path: path.to_owned(), file: Mutex::new(file), warning: Once::new() })
     }
 
     /// Writes what was claimed of a graph, which is a body of the operator `body_of` or the main graph.
-    ///
-    /// # Errors
-    /// [`Error::Trace`] if the file cannot be written.
-    pub fn claims(
-        &self,
-        graph: &Graph<'_>,
-        body_of: Option<&str>,
-        claims: &Claims,
-        clusters: &[Cluster],
-    ) -> Result<(), Error> {
+    pub fn claims(&self, graph: &Graph<'_>, body_of: Option<&str>, claims: &Claims, clusters: &[Cluster]) {
         let mut text = String::new();
         let lines = claim_lines(graph, body_of, claims)
             .chain(cluster_lines(graph, body_of, clusters))
@@ -58,14 +51,11 @@ impl Report {
             text.push_str(&line.to_string());
             text.push('\n');
         }
-        self.append(&text)
+        self.append(&text);
     }
 
     /// Writes how many bytes a run of the fused node `cluster` moved.
-    ///
-    /// # Errors
-    /// [`Error::Trace`] if the file cannot be written.
-    pub fn run(&self, cluster: &str, traffic: Traffic) -> Result<(), Error> {
+    pub fn run(&self, cluster: &str, traffic: Traffic) {
         let Traffic { copied_in, read_in_place, copied_out } = traffic;
         let line = json!({
             "event": "run",
@@ -74,21 +64,21 @@ impl Report {
             "read_in_place": read_in_place,
             "copied_out": copied_out,
         });
-        self.append(&format!("{line}\n"))
+        self.append(&format!("{line}\n"));
     }
 
     /// Writes what was decided when the fused node `cluster`, whose inputs have these names, ran with a new key: its mode, the
     /// shapes, and the inputs whose values belong to the key.
-    ///
-    /// # Errors
-    /// [`Error::Trace`] if the file cannot be written.
-    pub fn mode(&self, cluster: &str, decision: &Decision, inputs: &[&str]) -> Result<(), Error> {
-        self.append(&format!("{}\n", mode_line(cluster, decision, inputs)))
+    pub fn mode(&self, cluster: &str, decision: &Decision, inputs: &[&str]) {
+        self.append(&format!("{}\n", mode_line(cluster, decision, inputs)));
     }
 
-    fn append(&self, text: &str) -> Result<(), Error> {
+    fn append(&self, text: &str) {
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
-        file.write_all(text.as_bytes()).map_err(|source| Error::Trace { path: self.path.clone(), source })
+        if let Err(error) = file.write_all(text.as_bytes()) {
+            let path = self.path.display();
+            self.warning.call_once(|| tracing::warn!("the trace file {path} lacks lines: {error}"));
+        }
     }
 }
 
