@@ -1,5 +1,6 @@
 #include "fold.h"
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <string_view>
@@ -9,6 +10,7 @@
 #include "bridge.h"
 #include "mlx/c/private/mlx.h"
 #include "mlx/primitives.h"
+#include "operations.h"
 
 namespace {
 
@@ -50,8 +52,16 @@ size_t bytes_kept(const mx::array& a) {
 class Frontier {
  public:
   explicit Frontier(const std::vector<mx::array>& outputs) {
+    for (const auto& a : ortmlx::operations_of(outputs)) {
+      bool constant = std::all_of(a.inputs().begin(), a.inputs().end(), [this](auto& in) { return is_constant(in); });
+      for (const auto& made : a.outputs()) {
+        constant_.emplace(made.id(), constant);
+      }
+      for (size_t i = 0; !constant && i < a.inputs().size(); ++i) {
+        take(a.inputs()[i]);
+      }
+    }
     for (const auto& out : outputs) {
-      visit(out);
       take(out);
     }
   }
@@ -59,40 +69,12 @@ class Frontier {
   std::vector<mx::array> found;
 
  private:
-  // Not recursive: chains are as long as loops are.
-  void visit(const mx::array& root) {
-    std::vector<mx::array> stack{root};
-    while (!stack.empty()) {
-      auto a = stack.back();
-      if (constant_.count(a.id()) != 0) {
-        stack.pop_back();
-        continue;
-      }
-      size_t waiting = stack.size();
-      bool constant = !ortmlx::is_placeholder(a);
-      if (ortmlx::is_computed(a)) {
-        for (const auto& in : a.inputs()) {
-          auto known = constant_.find(in.id());
-          if (known == constant_.end()) {
-            stack.push_back(in);
-          } else {
-            constant &= known->second;
-          }
-        }
-      }
-      if (stack.size() != waiting) {
-        continue;
-      }
-      stack.pop_back();
-      constant_.emplace(a.id(), constant);
-      for (size_t i = 0; !constant && i < a.inputs().size(); ++i) {
-        take(a.inputs()[i]);
-      }
-    }
+  bool is_constant(const mx::array& a) const {
+    return ortmlx::is_computed(a) ? constant_.at(a.id()) : !ortmlx::is_placeholder(a);
   }
 
   void take(const mx::array& a) {
-    if (!ortmlx::is_computed(a) || !constant_.at(a.id())) {
+    if (!ortmlx::is_computed(a) || !is_constant(a)) {
       return;
     }
     if (is_left_to_kernels(a)) {

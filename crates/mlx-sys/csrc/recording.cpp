@@ -17,6 +17,7 @@
 #include "device_memory.h"
 #include "fold.h"
 #include "into.h"
+#include "operations.h"
 #include "simplify.h"
 #include "mlx/c/error.h"
 #include "mlx/c/private/mlx.h"
@@ -43,9 +44,11 @@ class Recording {
       place(in);
       specs_.push_back({in.shape(), in.dtype()});
     }
+    for (const auto& a : ortmlx::operations_of(outputs)) {
+      add_operation(a);
+    }
     for (const auto& out : outputs) {
-      add(out);
-      outputs_.push_back(slots_.at(out.id()));
+      outputs_.push_back(slot_of(out));
     }
     slots_.clear();
     depths_.clear();
@@ -148,36 +151,19 @@ class Recording {
     slots_.emplace(a.id(), count_++);
   }
 
-  // Adds what `root` is computed from, and it. Not recursive: chains are as long as loops are.
-  void add(const mx::array& root) {
-    std::vector<mx::array> stack{root};
-    while (!stack.empty()) {
-      auto a = stack.back();
-      if (slots_.count(a.id()) != 0) {
-        stack.pop_back();
-        continue;
-      }
-      if (is_placeholder(a)) {
-        throw std::invalid_argument("[record] the function uses an input of another recording");
-      }
-      if (!is_computed(a)) {
-        stack.pop_back();
-        place(a);
-        leaves_.push_back(a);
-        nodes_.emplace_back();
-        continue;
-      }
-      size_t waiting = stack.size();
-      for (const auto& in : a.inputs()) {
-        if (slots_.count(in.id()) == 0) {
-          stack.push_back(in);
-        }
-      }
-      if (stack.size() == waiting) {
-        stack.pop_back();
-        add_operation(a);
-      }
+  // Where a value of a replay is; what nothing computes is a leaf.
+  uint32_t slot_of(const mx::array& a) {
+    auto found = slots_.find(a.id());
+    if (found != slots_.end()) {
+      return found->second;
     }
+    if (is_placeholder(a)) {
+      throw std::invalid_argument("[record] the function uses an input of another recording");
+    }
+    place(a);
+    leaves_.push_back(a);
+    nodes_.emplace_back();
+    return slots_.at(a.id());
   }
 
   void add_operation(mx::array a) {
@@ -185,7 +171,7 @@ class Recording {
     Node node{a.primitive_ptr(), {}, {}};
     size_t depth = 0;
     for (const auto& in : a.inputs()) {
-      node.inputs.push_back(slots_.at(in.id()));
+      node.inputs.push_back(slot_of(in));
       auto found = depths_.find(in.id());
       depth = std::max(depth, found == depths_.end() ? 0 : found->second);
     }

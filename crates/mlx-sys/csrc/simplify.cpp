@@ -8,7 +8,7 @@
 #include <unordered_set>
 #include <utility>
 
-#include "fold.h"
+#include "operations.h"
 #include "mlx/primitives.h"
 
 namespace {
@@ -60,55 +60,19 @@ Vector before(const Vector& after, const std::vector<int>& axes) {
   return all;
 }
 
-// The operations that `outputs` need, each after what it is computed from, and how often each array is read.
-struct Order {
-  Arrays operations;
-  std::unordered_map<std::uintptr_t, size_t> readers;
-
-  explicit Order(const Arrays& outputs) {
-    std::unordered_set<std::uintptr_t> done;
-    for (const auto& out : outputs) {
-      ++readers[out.id()];
-      visit(out, done);
-    }
-  }
-
- private:
-  // Not recursive: chains are as long as loops are.
-  void visit(const mx::array& root, std::unordered_set<std::uintptr_t>& done) {
-    Arrays stack{root};
-    while (!stack.empty()) {
-      auto a = stack.back();
-      bool known = done.count(a.id()) != 0 || !ortmlx::is_computed(a);
-      size_t waiting = stack.size();
-      for (size_t i = 0; !known && i < a.inputs().size(); ++i) {
-        const auto& in = a.inputs()[i];
-        if (ortmlx::is_computed(in) && done.count(in.id()) == 0) {
-          stack.push_back(in);
-        }
-      }
-      if (stack.size() != waiting) {
-        continue;
-      }
-      stack.pop_back();
-      if (known) {
-        continue;
-      }
-      for (const auto& in : a.inputs()) {
-        ++readers[in.id()];
-      }
-      for (const auto& made : a.outputs()) {
-        done.insert(made.id());
-      }
-      operations.push_back(std::move(a));
-    }
-  }
-};
-
 class Simplifier {
  public:
-  explicit Simplifier(const Arrays& outputs) : order_(outputs) {
-    for (const auto& a : order_.operations) {
+  explicit Simplifier(const Arrays& outputs) {
+    auto operations = ortmlx::operations_of(outputs);
+    for (const auto& out : outputs) {
+      ++readers_[out.id()];
+    }
+    for (const auto& a : operations) {
+      for (const auto& in : a.inputs()) {
+        ++readers_[in.id()];
+      }
+    }
+    for (const auto& a : operations) {
       remake(a);
     }
   }
@@ -247,7 +211,7 @@ class Simplifier {
   // The product of matrices that `a` is, or that it has the rows of in another shape, if nobody else reads it. `was` has become
   // `a`.
   std::optional<mx::array> product_behind(const mx::array& a, const mx::array& was) const {
-    if (order_.readers.at(was.id()) != 1) {
+    if (readers_.at(was.id()) != 1) {
       return std::nullopt;
     }
     if (is(a, "Matmul")) {
@@ -255,11 +219,12 @@ class Simplifier {
     }
     bool reshaped = is(a, "Reshape") || is(a, "Unflatten");
     bool of_product = reshaped && is(was, a.primitive().name()) && is(a.inputs()[0], "Matmul");
-    bool alone = of_product && order_.readers.at(was.inputs()[0].id()) == 1;
+    bool alone = of_product && readers_.at(was.inputs()[0].id()) == 1;
     return alone ? std::optional(a.inputs()[0]) : std::nullopt;
   }
 
-  Order order_;
+  // How often each array of the graph is read.
+  std::unordered_map<std::uintptr_t, size_t> readers_;
   std::unordered_map<std::uintptr_t, mx::array> made_;
 };
 
