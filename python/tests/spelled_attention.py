@@ -64,6 +64,32 @@ def plain(nodes: str) -> str:
     return heads(TURNED + nodes + SOFT)
 
 
+# Two heads of keys for four of queries, by broadcasting.
+GROUPED = HEADS + """
+    length = Constant <value_ints = [3]> ()
+    shape = Shape(x)
+    steps = Gather(shape, ones)
+    rows0 = Slice(triangle, zeros, steps, twos)
+    triangle_of_length = Slice(rows0, zeros, steps, length)
+    groups = Constant <value_ints = [0, 2, 2, -1, 8]> ()
+    back = Constant <value_ints = [0, 4, -1, 8]> ()
+    q5 = Reshape(q, groups)
+    key = Slice(k, zeros, twos, ones)
+    value = Slice(v, zeros, twos, ones)
+    k5 = Unsqueeze(key, twos)
+    v5 = Unsqueeze(value, twos)
+    kt = Transpose <perm = [0, 1, 2, 4, 3]> (k5)
+    s = MatMul(q5, kt)
+    u = Mul(s, scale)
+    MASKED
+    p = Softmax <axis = -1> (t)
+    y5 = MatMul(p, v5)
+    y0 = Reshape(y5, back)
+    y1 = Transpose <perm = [0, 2, 1, 3]> (y0)
+    y = Reshape(y1, join)
+"""
+
+
 ATTENTION = {
     "scale_after": plain("t = Mul(s, scale)\n"),
     "scale_by_division": plain("t = Div(s, root)\n"),
@@ -273,6 +299,9 @@ ATTENTION = {
         y1 = Transpose <perm = [0, 2, 1, 3]> (y0)
         y = Reshape(y1, join)
     """,
+    # The same by broadcasting.
+    "grouped": GROUPED.replace("MASKED", "t = Identity(u)"),
+    "grouped_and_masked": GROUPED.replace("MASKED", "f5 = Unsqueeze(triangle_of_length, zeros)\n seen = Cast <to = 9> (f5)\n t = Where(seen, u, low)"),
     # One head, without axes for it.
     "one_head": each("* = MatMul(x, w*)\n") + """
         kt = Transpose <perm = [0, 2, 1]> (k)

@@ -43,6 +43,8 @@ pub(crate) fn attention<'a>(graph: &Graph<'a>, id: NodeId) -> Option<Replacement
     let element = sketch.element(drawn.q.0)?;
     let node = drawn.node(&mut sketch, FORWARD, vec![ranked(element, 4), ranked(ElementType::Float, 3)]);
     let by = Factor { number: product.alpha * drawn.v.1, computed: Vec::new() };
-    let wire = drawn.frame.give(&mut sketch, &scopes, (Wire::Node(node, 0), &by), &to, &v)?;
+    // The result's stack is that of both factors.
+    let like = if even { &v } else { &scores.q };
+    let wire = drawn.frame.give(&mut sketch, &scopes, (Wire::Node(node, 0), &by), &to, like)?;
     sketch.replace(FORWARD, vec![(y.value, wire)])
 }

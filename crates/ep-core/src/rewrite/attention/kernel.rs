@@ -5,7 +5,7 @@ use onnx_graph::{Attribute, Dim, Node, TensorType};
 
 use super::causal::is_causal;
 use super::layout::{Frame, Operand, broadcast, times, widen};
-use super::matrices::{Axis, Matrices, same};
+use super::matrices::{Axis, Matrices, same, same_dims};
 use super::scores::{Kind, Mask, Scores, frame};
 use crate::rewrite::sketch::{DOMAIN, Sketch, Wire};
 
@@ -71,8 +71,12 @@ impl Operands {
             _ => Some(frame(scopes, &masks)?),
         };
         let all: Vec<&Operand> = [&self.q, &self.k, &self.v].into_iter().chain(&self.dy).collect();
-        let frame =
-            if even { Frame::choose(scopes, wanted, &all)? } else { Frame::as_read(scopes, &scores.q)? };
+        let grouped = if even { None } else { self.grouped(scopes) };
+        let frame = match &grouped {
+            Some([of_queries, _]) => Frame::like(scopes, of_queries)?,
+            None if even => Frame::choose(scopes, wanted, &all)?,
+            None => Frame::as_read(scopes, &scores.q)?,
+        };
         let mut q = frame.bring(sketch, scopes, &self.q)?;
         for &(value, power) in &scores.scale.computed {
             q.0 = times(sketch, q.0, Wire::Old(value), power)?;
@@ -87,16 +91,21 @@ impl Operands {
         }
         let masks: Vec<Mask> =
             masks.iter().filter(|mask| !matches!(mask.kind, Kind::Scaled(_))).cloned().collect();
-        let found = match share {
-            true => frame.bring_shared(sketch, scopes, [&self.k, &self.v]),
-            false => None,
+        let found = match &grouped {
+            Some([_, of_keys]) => {
+                let frame = Frame::like(scopes, of_keys)?;
+                let both = [frame.bring(sketch, scopes, &self.k)?, frame.bring(sketch, scopes, &self.v)?];
+                Some((frame, both))
+            }
+            None if share => frame.bring_shared(sketch, scopes, [&self.k, &self.v]),
+            None => None,
         };
         let (shared, [mut k, mut v]) = match found {
             Some((frame, both)) => (Some(frame), both),
             None => (None, [frame.bring(sketch, scopes, &self.k)?, frame.bring(sketch, scopes, &self.v)?]),
         };
         let mask = frame.mask(sketch, &masks)?;
-        if !even {
+        if !even && grouped.is_none() {
             // A mask of undeclared rank may have no axes for the stack.
             let ranked = masks.iter().all(|mask| scopes.rank(mask.value).is_some());
             for wire in [Some(k.0), Some(v.0), mask.filter(|_| ranked)].into_iter().flatten() {
@@ -130,6 +139,20 @@ impl Operands {
             causal: !causal.is_empty(),
             scale,
         })
+    }
+}
+
+impl Operands {
+    /// The queries (.., G) and the keys (.., 1) of heads that the products share by broadcasting, as they are read.
+    fn grouped(&self, scopes: &Scopes<'_, '_>) -> Option<[Matrices; 2]> {
+        let [q, k, v] = [&self.q, &self.k, &self.v].map(|operand| {
+            let view = &operand.read()?.view;
+            Some((view, view.batch_dims(scopes)?))
+        });
+        let ((q, of_q), (k, of_k), (_, of_v)) = (q?, k?, v?);
+        let (_, heads) = of_q.split_last()?;
+        let shared = |dims: &[Dim]| matches!(dims, [rest @ .., Dim::Known(1)] if same_dims(rest, heads));
+        (heads.len() == 2 && shared(&of_k) && shared(&of_v)).then(|| [q.clone(), k.clone()])
     }
 }
 

@@ -21,6 +21,11 @@ impl Operand {
         Self { parts: parts(scopes, view), rows }
     }
 
+    /// As the product reads it.
+    pub(crate) fn read(&self) -> Option<&Part> {
+        self.parts.first()
+    }
+
     /// Where it comes from in the end.
     pub(crate) fn base(&self) -> Option<&Part> {
         self.parts.last()
@@ -82,6 +87,11 @@ impl Frame {
             // Two axes are what the kernel has.
             operands.iter().map(work).sum::<usize>() + frame.dims.len().abs_diff(2)
         })
+    }
+
+    /// The layout of a stack.
+    pub(crate) fn like(scopes: &Scopes<'_, '_>, view: &Matrices) -> Option<Self> {
+        Some(Self { dims: view.batch_dims(scopes)?, like: Like::Value(view.clone()) })
     }
 
     /// The layout in which `q` is read; other sizes may be broadcast to its.
@@ -254,8 +264,14 @@ impl Frame {
         }
         let skip = mask.scores.axes.len().checked_sub(sketch.rank(wire)?)?;
         let axes = &mask.scores.axes[skip..];
-        let ones: Vec<usize> = (0..axes.len()).filter(|&i| axes[i] == Axis::One).collect();
-        let kept: Vec<Axis> = axes.iter().copied().filter(|a| *a != Axis::One).collect();
+        let sizes = sketch.ty(wire)?.shape?.0;
+        let is_one = |i: &usize| match axes[*i] {
+            Axis::One => true,
+            Axis::Batch(_) => sizes[*i] == Dim::Known(1),
+            Axis::Row | Axis::Col => false,
+        };
+        let (ones, kept): (Vec<usize>, Vec<usize>) = (0..axes.len()).partition(is_one);
+        let kept: Vec<Axis> = kept.into_iter().map(|i| axes[i]).collect();
         let all: Vec<Axis> = (0..count).map(Axis::Batch).chain([Axis::Row, Axis::Col]).collect();
         let order = all.iter().filter_map(|axis| kept.iter().position(|k| k == axis)).collect::<Vec<_>>();
         let missing: Vec<usize> = (0..all.len()).filter(|&i| !kept.contains(&all[i])).collect();
