@@ -6,6 +6,7 @@
 
 mod arguments;
 pub mod attention;
+pub mod convolution;
 pub mod elementwise;
 mod emitter;
 mod error;

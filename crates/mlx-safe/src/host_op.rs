@@ -51,6 +51,7 @@ struct Functions {
     run: Run,
     vjp: Option<Vjp>,
     in_place: bool,
+    stacks: bool,
 }
 
 impl HostOp {
@@ -67,7 +68,7 @@ impl HostOp {
     ) -> Self {
         let name = name.replace('\0', " ");
         let (infer, run): (Infer, Run) = (Box::new(infer), Box::new(run));
-        Self(Arc::new(Functions { name, infer, run, vjp: None, in_place: false }))
+        Self(Arc::new(Functions { name, infer, run, vjp: None, in_place: false, stacks: false }))
     }
 
     /// An operation that changes the elements of its first input, float32 for example, and whose only output they are:
@@ -89,7 +90,7 @@ impl HostOp {
         };
         let name = name.replace('\0', " ");
         let (infer, run): (Infer, Run) = (Box::new(infer), Box::new(run));
-        Self(Arc::new(Functions { name, infer, run, vjp: None, in_place: true }))
+        Self(Arc::new(Functions { name, infer, run, vjp: None, in_place: true, stacks: true }))
     }
 
     /// The same operation with a derivative: `vjp(primals, cotangents, outputs)` returns one array for every primal, of its
@@ -106,6 +107,21 @@ impl HostOp {
         match Arc::get_mut(&mut self.0) {
             Some(functions) => functions.vjp = Some(Box::new(vjp)),
             None => return argument("with_vjp", "the operation is in use already"),
+        }
+        Ok(self)
+    }
+
+    /// The same operation, of which `vmap` by the first input is one call: that input and all outputs may have any number
+    /// of leading axes.
+    ///
+    /// `self` must not have been cloned yet.
+    ///
+    /// # Errors
+    /// If it has been.
+    pub fn stacking(mut self) -> Result<Self> {
+        match Arc::get_mut(&mut self.0) {
+            Some(functions) => functions.stacks = true,
+            None => return argument("stacking", "the operation is in use already"),
         }
         Ok(self)
     }
@@ -134,6 +150,7 @@ impl HostOp {
                         vjp: self.0.vjp.as_ref().map(|_| vjp),
                         release: Some(release),
                         in_place: self.0.in_place,
+                        stacks: self.0.stacks,
                     };
                     // SAFETY: the payload is a counted reference to `Functions`, which every callback reads as such and
                     // `release` gives back; `out` is empty, the others are live, and `name` is copied.

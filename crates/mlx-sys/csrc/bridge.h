@@ -142,8 +142,10 @@ typedef struct ortmlx_host_op_ {
       const mlx_vector_array outputs) /* may be null */;
   void (*release)(void* payload);
   /* The first output begins with the values of the first input, whose shape and type it has, and takes its memory if
-     nobody else holds that; `run` does not see the input. What leading axes the first input has does not matter. */
+     nobody else holds that; `run` does not see the input. */
   bool in_place;
+  /* It does not matter how many leading axes the first input and the outputs have: vmap adds one. */
+  bool stacks;
 } ortmlx_host_op;
 
 /* Adds the operation to the lazy graph, on a stream of the CPU. Takes over `op.payload`, whether it succeeds or not. */

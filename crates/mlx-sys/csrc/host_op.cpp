@@ -214,7 +214,7 @@ class HostOp : public mx::Primitive {
       const std::vector<mx::array>& inputs,
       const std::vector<int>& axes) override {
     bool first_only = std::all_of(axes.begin() + 1, axes.end(), [](int axis) { return axis < 0; });
-    if (!callbacks_->op.in_place || !first_only) {
+    if (!callbacks_->op.stacks || !first_only) {
       callbacks_->fail("cannot be vectorised by vmap");
     }
     auto stacked = inputs;

@@ -107,6 +107,10 @@ mod tests {
         groups_dilated: conv([2, 6, 9, 8], [9, 2, 3, 3]).attr("group", 3).attr("dilations", vec![2, 2]) => close(tol::F32_SUM);
         depthwise: conv([2, 6, 7, 8], [6, 1, 3, 3]).c(f32s([6])).attr("group", 6).attr("pads", vec![1, 1, 1, 1]) => close(tol::F32_SUM);
         depthwise_multiplier: conv([2, 3, 7, 8], [6, 1, 3, 3]).attr("group", 3).attr("strides", vec![2, 2]) => close(tol::F32_SUM);
+        depthwise_wide: conv([2, 6, 17, 75], [6, 1, 5, 5]).c(f32s([6])).attr("group", 6).attr("pads", vec![2, 2, 2, 2]).attr("strides", vec![1, 2]) => close(tol::F32_SUM);
+        depthwise_dilated: conv([1, 6, 17, 35], [6, 1, 3, 3]).attr("group", 6).attr("pads", vec![2, 3, 2, 3]).attr("dilations", vec![2, 3]).attr("strides", vec![2, 2]) => close(tol::F32_SUM);
+        depthwise_one_axis: conv([2, 6, 40], [6, 1, 4]).attr("group", 6).attr("pads", vec![3, 0]) => close(tol::F32_SUM);
+        deep: conv([1, 40, 20, 21], [20, 40, 3, 3]).c(f32s([20])).attr("pads", vec![1, 1, 1, 1]) => close(tol::F32_SUM);
         depthwise_large: conv([1, 3, 12, 13], [3, 1, 9, 9]).attr("group", 3).attr("pads", vec![4, 4, 4, 4]) => close(tol::F32_SUM);
         one_axis: conv([2, 3, 9], [4, 3, 3]).attr("pads", vec![1, 2]).attr("strides", vec![2]) => close(tol::F32_SUM);
         one_axis_groups: conv([2, 4, 9], [4, 2, 3]).attr("group", 2) => close(tol::F32_SUM);

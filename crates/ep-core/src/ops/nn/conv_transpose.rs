@@ -143,6 +143,9 @@ mod tests {
     op_cases! {
         plain: transposed([2, 3, 4, 5], [3, 4, 3, 3]) => close(tol::F32_SUM);
         strides: transposed([1, 3, 4, 5], [3, 4, 3, 3]).c(f32s([4])).attr("strides", vec![2, 3]) => close(tol::F32_SUM);
+        kernel_as_long_as_strides: transposed([2, 3, 4, 5], [3, 4, 2, 3]).c(f32s([4])).attr("strides", vec![2, 3]) => close(tol::F32_SUM);
+        kernel_as_long_as_strides_cut: transposed([2, 3, 4, 5], [3, 4, 2, 3]).attr("strides", vec![2, 3]).attr("pads", vec![1, 0, 0, 0]) => close(tol::F32_SUM);
+        kernel_as_long_as_stride: transposed([2, 3, 5], [3, 4, 3]).attr("strides", vec![3]) => close(tol::F32_SUM);
         stride_exceeds_kernel: transposed([1, 2, 4, 5], [2, 3, 2, 1]).attr("strides", vec![3, 3]) => close(tol::F32_SUM);
         pads: transposed([1, 3, 4, 5], [3, 4, 4, 4]).attr("strides", vec![2, 2]).attr("pads", vec![1, 0, 2, 1]) => close(tol::F32_SUM);
         pads_exceed_kernel: transposed([1, 1, 5], [1, 1, 3]).attr("strides", vec![2]).attr("pads", vec![3, 4]) => close(tol::F32_SUM);

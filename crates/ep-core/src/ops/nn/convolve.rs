@@ -1,5 +1,6 @@
 //! Convolution with channels first, by the way that suits device and shapes.
 
+use kernels_metal::convolution::{Convolution, Window};
 use mlx_safe::{Array, ConvGeometry, DeviceType, Dtype, concatenate, zeros};
 
 use super::window::{Axis, Order, fit, windows};
@@ -14,25 +15,34 @@ enum Way {
     ProductLast,
     /// MLX's own, with channels last.
     Native,
-    /// A shifted product for each element of the window: one input channel a group.
-    Taps,
+    /// A kernel of ours for the CPU.
+    Host,
+    /// A product of matrices, whose rows are then put between each other: every window meets one element of a spread input.
+    Apart,
     /// Windows copied into columns, then a product of matrices.
     Columns,
 }
 
 /// The only place that chooses. MLX's CPU back end convolves groups, gaps and spread inputs in a scalar loop, and writes
 /// out of bounds where the padding exceeds the output.
-fn choose(device: DeviceType, axes: &[Axis], channels: i32, groups: i32) -> Way {
-    let taps: i64 = axes.iter().map(|a| i64::from(a.kernel)).product();
+fn choose(device: DeviceType, axes: &[Axis], groups: i32) -> Way {
     if groups == 1 && axes.iter().all(|a| (a.kernel, a.stride) == (1, 1)) {
         if device == DeviceType::Gpu { Way::ProductLast } else { Way::Product }
     } else if device == DeviceType::Gpu && axes.len() <= 3 {
         Way::Native
-    } else if channels == groups && taps <= 64 {
-        Way::Taps
+    } else if matches!(axes.len(), 1 | 2) && axes.iter().all(|a| a.spread == 1) {
+        Way::Host
+    } else if groups == 1 && axes.iter().all(apart) {
+        Way::Apart
     } else {
         Way::Columns
     }
+}
+
+/// Whether windows are as long as the input's elements are apart, and begin with it.
+fn apart(axis: &Axis) -> bool {
+    let Axis { size, spread, kernel, stride, dilation, low, output, .. } = *axis;
+    (kernel, stride, low, output) == (spread, 1, spread - 1, size * spread) && (dilation == 1 || kernel == 1)
 }
 
 /// A constant weight (O, C / groups, kernel...) as it is best stored: for MLX's own convolution with channels last, or MLX
@@ -81,11 +91,15 @@ pub(crate) fn convolve(
         zeros(&shape, work)?
     } else {
         let (x, w) = (x.astype(work)?, w.astype(work)?);
-        match choose(device, axes, c, groups) {
+        match choose(device, axes, groups) {
             Way::Product => product(&x, &w, axes, &shape)?,
             Way::ProductLast => return Ok(product_last(&x, &w, bias, axes)?.astype(dtype)?),
             Way::Native => return Ok(native(&x, &w, bias, axes, groups)?.astype(dtype)?),
-            Way::Taps => taps(&x, &w, axes, &shape)?,
+            Way::Host => {
+                let bias = bias.map(|bias| bias.astype(work)).transpose()?;
+                return Ok(host(&x, &w, bias.as_ref(), axes, groups)?.astype(dtype)?);
+            }
+            Way::Apart => interleaved(&x, &w, axes, &shape)?,
             Way::Columns => columns(&x, &w, axes, groups, &shape)?,
         }
     };
@@ -176,35 +190,38 @@ fn native(
     Ok(add_last(y, bias)?.transpose(&first)?)
 }
 
-fn taps(x: &Array, w: &Array, axes: &[Axis], shape: &[i32]) -> Result<Array, LowerError> {
-    let x = fit(x, axes, &Array::scalar_of(0.0, x.dtype())?)?;
-    let (n, c, o) = (shape[0], x.dim(1)?, shape[1]);
-    // (1, C, O / C, 1..., tap): the weights of a channel's outputs, beside each other.
-    let count: i32 = axes.iter().map(|a| a.kernel).product();
-    let mut weights = vec![1, c, o / c];
-    weights.extend(axes.iter().map(|_| 1));
-    weights.push(count);
-    let w = w.reshape(&weights)?;
-    let at_tap = w.split(&(1..count).collect::<Vec<_>>(), -1)?;
-    let strides: Vec<i32> = [1, 1].into_iter().chain(axes.iter().map(|a| a.stride)).collect();
-    let mut sum: Option<Array> = None;
-    for (tap, w) in at_tap.iter().enumerate() {
-        let (mut start, mut stop) = (vec![0; x.ndim()], x.shape().to_vec());
-        let mut rest = tap as i32;
-        for (i, axis) in axes.iter().enumerate().rev() {
-            start[2 + i] = (rest % axis.kernel) * axis.dilation;
-            stop[2 + i] = start[2 + i] + (axis.output - 1) * axis.stride + 1;
-            rest /= axis.kernel;
+/// One axis counts as the columns of images of one row. The last window's tail may lie beyond the declared padding, where
+/// there are zeros too.
+fn host(x: &Array, w: &Array, bias: Option<&Array>, axes: &[Axis], groups: i32) -> Result<Array, LowerError> {
+    let window = |a: &Axis| Window { stride: a.stride, dilation: a.dilation, low: a.low, output: a.output };
+    let one = Window { stride: 1, dilation: 1, low: 0, output: 1 };
+    let convolve = |windows, x: &Array, w: &Array| Convolution { windows, groups }.forward(x, w, bias);
+    Ok(match axes {
+        [columns] => {
+            let (x, w) = (x.expand_dims(&[2])?, w.expand_dims(&[2])?);
+            convolve([one, window(columns)], &x, &w)?.squeeze(&[2])?
         }
-        let part = x.slice(&start, &stop, &strides)?.expand_dims(&[2])?.multiply(&w.squeeze(&[-1])?)?;
-        sum = Some(match sum {
-            Some(sum) => sum.add(&part)?,
-            None => part,
-        });
-    }
-    let sum = sum.ok_or_else(|| LowerError::Bug("a window without elements".into()))?;
-    debug_assert_eq!(sum.dim(0)?, n);
-    Ok(sum.reshape(shape)?)
+        [rows, columns] => convolve([window(rows), window(columns)], x, w)?,
+        _ => return Err(LowerError::Bug("a kernel for one or two axes".into())),
+    })
+}
+
+/// Window p s + r meets element p of the input, with element s - 1 - r of the weight.
+fn interleaved(x: &Array, w: &Array, axes: &[Axis], shape: &[i32]) -> Result<Array, LowerError> {
+    let (n, c, rank) = (shape[0], x.dim(1)?, axes.len() as i32);
+    let w = w.flip(&(2..2 + rank).collect::<Vec<_>>())?;
+    // (O, C, r...) to (O r..., C).
+    let w = w.moveaxis(1, -1)?.reshape(&[-1, c])?;
+    let y = w.matmul(&x.reshape(&[n, c, -1])?)?;
+    // (N, O, r..., p...) to (N, O, p, r, ...).
+    let split: Vec<i32> = shape[..2]
+        .iter()
+        .copied()
+        .chain(axes.iter().map(|a| a.spread))
+        .chain(axes.iter().map(|a| a.size))
+        .collect();
+    let order: Vec<i32> = [0, 1].into_iter().chain((0..rank).flat_map(|i| [2 + rank + i, 2 + i])).collect();
+    Ok(y.reshape(&split)?.transpose(&order)?.reshape(shape)?)
 }
 
 fn columns(x: &Array, w: &Array, axes: &[Axis], groups: i32, shape: &[i32]) -> Result<Array, LowerError> {
@@ -251,6 +268,7 @@ mod tests {
             (&[axis(5, 2, 2, 1, 2, -1, 6)], 2),
             (&[axis(7, 1, 3, 2, 1, 1, 4), axis(8, 1, 2, 3, 1, 0, 3)], 1),
             (&[axis(7, 1, 3, 1, 1, 1, 7), axis(8, 1, 3, 1, 1, 1, 8)], 4),
+            (&[axis(4, 2, 2, 1, 1, 1, 8), axis(3, 3, 3, 1, 1, 2, 9)], 1),
             (&[axis(4, 2, 3, 1, 1, 2, 8), axis(3, 1, 3, 1, 1, 1, 3)], 2),
             (&[axis(4, 1, 2, 1, 1, 0, 3), axis(5, 1, 2, 2, 1, 1, 3), axis(3, 1, 3, 1, 1, 1, 3)], 2),
         ];
@@ -260,13 +278,16 @@ mod tests {
                 wave(&[8, 4 / groups].into_iter().chain(axes.iter().map(|a| a.kernel)).collect::<Vec<_>>());
             let shape: Vec<i32> = [2, 8].into_iter().chain(axes.iter().map(|a| a.output)).collect();
             let expected = columns(&x, &w, axes, *groups, &shape).unwrap();
+            if axes.iter().all(apart) {
+                agree(&interleaved(&x, &w, axes, &shape).unwrap(), &expected);
+            }
             agree(&native(&x, &w, None, axes, *groups).unwrap(), &expected);
-            if *groups == 4 {
-                let bias = wave(&[8]);
-                let along: Vec<i32> = [1, 8].into_iter().chain(axes.iter().map(|_| 1)).collect();
-                let biased = expected.add(&bias.reshape(&along).unwrap()).unwrap();
-                agree(&native(&x, &w, Some(&bias), axes, *groups).unwrap(), &biased);
-                agree(&taps(&x, &w, axes, &shape).unwrap(), &expected);
+            let bias = wave(&[8]);
+            let along: Vec<i32> = [1, 8].into_iter().chain(axes.iter().map(|_| 1)).collect();
+            let biased = expected.add(&bias.reshape(&along).unwrap()).unwrap();
+            agree(&native(&x, &w, Some(&bias), axes, *groups).unwrap(), &biased);
+            if choose(DeviceType::Cpu, axes, *groups) == Way::Host {
+                agree(&host(&x, &w, Some(&bias), axes, *groups).unwrap(), &biased);
             }
         }
     }
