@@ -5,7 +5,7 @@ use rayon::prelude::*;
 
 use super::Function;
 use crate::simd::{Exp2, Work, dispatch};
-use crate::vector_math::{erf, exp, sigmoid, tanh};
+use crate::vector_math::{self, Erf, Exp, Sigmoid, Tanh, erf, map, sigmoid, tanh};
 
 /// Elements that a task changes.
 const BLOCK: usize = 1 << 14;
@@ -28,39 +28,61 @@ impl Work for Task<'_> {
 
     #[inline(always)]
     fn run<S: Simd, E: Exp2<S>>(self, simd: S, _: E) {
-        let of = |value: f32| simd.splat_f32s(value);
-        let half = |x| simd.mul_f32s(x, of(0.5));
-        // x (1 + s) / 2
-        let gate = |x, s| simd.mul_f32s(half(x), simd.add_f32s(s, of(1.0)));
         let values = self.values;
         match self.function {
-            Function::Exp => map(simd, values, |x| exp(simd, x)),
-            Function::Erf => map(simd, values, |x| erf(simd, x)),
-            Function::Tanh => map(simd, values, |x| tanh(simd, x)),
-            Function::Sigmoid => map(simd, values, |x| sigmoid(simd, x)),
-            Function::Swish { alpha } => {
-                map(simd, values, |x| simd.mul_f32s(x, sigmoid(simd, simd.mul_f32s(x, of(alpha)))));
-            }
-            Function::Gelu => map(simd, values, |x| {
-                gate(x, erf(simd, simd.mul_f32s(x, of(std::f32::consts::FRAC_1_SQRT_2))))
-            }),
+            Function::Exp => map(simd, Exp, values),
+            Function::Erf => map(simd, Erf, values),
+            Function::Tanh => map(simd, Tanh, values),
+            Function::Sigmoid => map(simd, Sigmoid, values),
+            Function::Swish { alpha } => map(simd, Swish(alpha), values),
+            Function::Gelu => map(simd, Gelu, values),
             Function::GeluTanh => {
-                let [linear, cubic] = super::gelu_tanh_factors().map(|factor| of(factor as f32));
-                map(simd, values, |x| {
-                    let inner = simd.mul_add_e_f32s(simd.mul_f32s(x, x), cubic, linear);
-                    gate(x, tanh(simd, simd.mul_f32s(inner, x)))
-                });
+                let [linear, cubic] = super::gelu_tanh_factors().map(|factor| factor as f32);
+                map(simd, GeluTanh { linear, cubic }, values);
             }
         }
     }
 }
 
-#[inline(always)]
-fn map<S: Simd>(simd: S, values: &mut [f32], function: impl Fn(S::f32s) -> S::f32s) {
-    let (vectors, rest) = S::as_mut_simd_f32s(values);
-    for x in vectors {
-        *x = function(*x);
+#[derive(Clone, Copy)]
+struct Swish(f32);
+
+impl vector_math::Function for Swish {
+    #[inline(always)]
+    fn of<S: Simd>(self, simd: S, x: S::f32s) -> S::f32s {
+        simd.mul_f32s(x, sigmoid(simd, simd.mul_f32s(x, simd.splat_f32s(self.0))))
     }
-    let last = function(simd.partial_load_f32s(rest));
-    simd.partial_store_f32s(rest, last);
+}
+
+#[derive(Clone, Copy)]
+struct Gelu;
+
+impl vector_math::Function for Gelu {
+    #[inline(always)]
+    fn of<S: Simd>(self, simd: S, x: S::f32s) -> S::f32s {
+        let inner = simd.mul_f32s(x, simd.splat_f32s(std::f32::consts::FRAC_1_SQRT_2));
+        gate(simd, x, erf(simd, inner))
+    }
+}
+
+#[derive(Clone, Copy)]
+struct GeluTanh {
+    linear: f32,
+    cubic: f32,
+}
+
+impl vector_math::Function for GeluTanh {
+    #[inline(always)]
+    fn of<S: Simd>(self, simd: S, x: S::f32s) -> S::f32s {
+        let (linear, cubic) = (simd.splat_f32s(self.linear), simd.splat_f32s(self.cubic));
+        let inner = simd.mul_add_e_f32s(simd.mul_f32s(x, x), cubic, linear);
+        gate(simd, x, tanh(simd, simd.mul_f32s(inner, x)))
+    }
+}
+
+/// x (1 + s) / 2
+#[inline(always)]
+fn gate<S: Simd>(simd: S, x: S::f32s, s: S::f32s) -> S::f32s {
+    let half = simd.mul_f32s(x, simd.splat_f32s(0.5));
+    simd.mul_f32s(half, simd.add_f32s(s, simd.splat_f32s(1.0)))
 }

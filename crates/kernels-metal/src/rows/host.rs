@@ -5,7 +5,7 @@ use rayon::prelude::*;
 
 use super::Row;
 use crate::simd::{Exp2, Work, dispatch};
-use crate::vector_math::exp;
+use crate::vector_math::{Exp, Function, map};
 
 /// Elements that a task changes, if a row is not longer.
 const BLOCK: usize = 1 << 14;
@@ -41,95 +41,108 @@ impl Work for Task<'_> {
     #[inline(always)]
     fn run<S: Simd, E: Exp2<S>>(self, simd: S, _: E) {
         let Self { row, width, values, scale, bias } = self;
-        let rows = values.chunks_exact_mut(width);
-        match row {
-            Row::Softmax => rows.for_each(|row| {
-                below_largest(simd, row);
-                map(simd, row, |x| exp(simd, x));
-                let factor = simd.splat_f32s((1.0 / sum(simd, row, |e| e)) as f32);
-                map(simd, row, |e| simd.mul_f32s(e, factor));
-            }),
-            Row::LogSoftmax => rows.for_each(|row| {
-                below_largest(simd, row);
-                let total = sum_of_powers(simd, row).ln() as f32;
-                map(simd, row, |x| simd.sub_f32s(x, simd.splat_f32s(total)));
-            }),
-            Row::Norm { centred, epsilon } => rows.for_each(|row| {
-                let mut rest = 0.0;
-                if centred {
-                    let mean = simd.splat_f32s((sum(simd, row, |x| x) / width as f64) as f32);
-                    map(simd, row, |x| simd.sub_f32s(x, mean));
-                    // The mean was rounded, which is much where the values differ little.
-                    rest = sum(simd, row, |x| x) / width as f64;
+        for values in values.chunks_exact_mut(width) {
+            match row {
+                Row::Softmax => {
+                    let offset = -largest(simd, values);
+                    map(simd, Linear { offset, factor: 1.0 }, values);
+                    map(simd, Exp, values);
+                    let factor = (1.0 / sum::<S, false>(simd, values)) as f32;
+                    map(simd, Linear { offset: 0.0, factor }, values);
                 }
-                let power = sum(simd, row, |x| simd.mul_f32s(x, x)) / width as f64 - rest * rest;
-                let factor = simd.splat_f32s((1.0 / (power.max(0.0) + f64::from(epsilon)).sqrt()) as f32);
-                let rest = simd.splat_f32s(rest as f32);
-                map(simd, row, |x| simd.mul_f32s(simd.sub_f32s(x, rest), factor));
-                if let Some(scale) = scale {
-                    combine(simd, row, scale, |x, scale| simd.mul_f32s(x, scale));
+                Row::LogSoftmax => {
+                    let offset = -largest(simd, values);
+                    map(simd, Linear { offset, factor: 1.0 }, values);
+                    let offset = -sum_of_powers(simd, values).ln() as f32;
+                    map(simd, Linear { offset, factor: 1.0 }, values);
                 }
-                if let Some(bias) = bias {
-                    combine(simd, row, bias, |x, bias| simd.add_f32s(x, bias));
+                Row::Norm { centred, epsilon } => {
+                    normalise(simd, values, centred, epsilon);
+                    if let Some(scale) = scale {
+                        combine::<S, false>(simd, values, scale);
+                    }
+                    if let Some(bias) = bias {
+                        combine::<S, true>(simd, values, bias);
+                    }
                 }
-            }),
+            }
         }
     }
 }
 
-/// Takes its largest element off `row`; one that is not a number makes the sums that follow such.
+/// (x + offset) factor.
+#[derive(Clone, Copy)]
+struct Linear {
+    offset: f32,
+    factor: f32,
+}
+
+impl Function for Linear {
+    #[inline(always)]
+    fn of<S: Simd>(self, simd: S, x: S::f32s) -> S::f32s {
+        simd.mul_f32s(simd.add_f32s(x, simd.splat_f32s(self.offset)), simd.splat_f32s(self.factor))
+    }
+}
+
+/// The row over its deviation.
 #[inline(always)]
-fn below_largest<S: Simd>(simd: S, row: &mut [f32]) {
+fn normalise<S: Simd>(simd: S, row: &mut [f32], centred: bool, epsilon: f32) {
+    let count = row.len() as f64;
+    let mut rest = 0.0;
+    if centred {
+        let offset = -(sum::<S, false>(simd, row) / count) as f32;
+        map(simd, Linear { offset, factor: 1.0 }, row);
+        // The mean was rounded, which is much where the values differ little.
+        rest = sum::<S, false>(simd, row) / count;
+    }
+    let power = sum::<S, true>(simd, row) / count - rest * rest;
+    let factor = (1.0 / (power.max(0.0) + f64::from(epsilon)).sqrt()) as f32;
+    map(simd, Linear { offset: -rest as f32, factor }, row);
+}
+
+/// The largest element; one that is not a number may be passed over: the sums that follow will not be numbers.
+#[inline(always)]
+fn largest<S: Simd>(simd: S, row: &[f32]) -> f32 {
     let (vectors, rest) = S::as_simd_f32s(row);
     let mut largest = simd.splat_f32s(f32::NEG_INFINITY);
     for x in vectors {
         largest = simd.max_f32s(*x, largest);
     }
-    let largest = rest.iter().copied().fold(simd.reduce_max_f32s(largest), f32::max);
-    map(simd, row, |x| simd.sub_f32s(x, simd.splat_f32s(largest)));
+    rest.iter().copied().fold(simd.reduce_max_f32s(largest), f32::max)
 }
 
+/// Adds `with` to the row, or multiplies by it.
 #[inline(always)]
-fn map<S: Simd>(simd: S, row: &mut [f32], function: impl Fn(S::f32s) -> S::f32s) {
-    let (vectors, rest) = S::as_mut_simd_f32s(row);
-    for x in vectors {
-        *x = function(*x);
-    }
-    let last = function(simd.partial_load_f32s(rest));
-    simd.partial_store_f32s(rest, last);
-}
-
-#[inline(always)]
-fn combine<S: Simd>(simd: S, row: &mut [f32], with: &[f32], function: impl Fn(S::f32s, S::f32s) -> S::f32s) {
+fn combine<S: Simd, const ADD: bool>(simd: S, row: &mut [f32], with: &[f32]) {
     let with = &with[..row.len()];
     let ((vectors, rest), (others, tail)) = (S::as_mut_simd_f32s(row), S::as_simd_f32s(with));
     for (x, other) in vectors.iter_mut().zip(others) {
-        *x = function(*x, *other);
+        *x = if ADD { simd.add_f32s(*x, *other) } else { simd.mul_f32s(*x, *other) };
     }
-    let last = function(simd.partial_load_f32s(rest), simd.partial_load_f32s(tail));
-    simd.partial_store_f32s(rest, last);
+    for (x, other) in rest.iter_mut().zip(tail) {
+        *x = if ADD { *x + other } else { *x * other };
+    }
 }
 
-/// The sum of a function that is 0 at 0.
+/// The sum of the elements or of their squares.
 #[inline(always)]
-fn sum<S: Simd>(simd: S, row: &[f32], function: impl Fn(S::f32s) -> S::f32s) -> f64 {
+fn sum<S: Simd, const SQUARES: bool>(simd: S, row: &[f32]) -> f64 {
     let mut total = 0.0;
     for part in row.chunks(SUMMED) {
         let (vectors, rest) = S::as_simd_f32s(part);
         let (fours, ones) = pulp::as_arrays::<4, _>(vectors);
         let mut sums = [simd.splat_f32s(0.0); 4];
         for four in fours {
-            for (sum, x) in sums.iter_mut().zip(four) {
-                *sum = simd.add_f32s(*sum, function(*x));
+            for (sum, &x) in sums.iter_mut().zip(four) {
+                *sum = if SQUARES { simd.mul_add_e_f32s(x, x, *sum) } else { simd.add_f32s(*sum, x) };
             }
         }
-        for (sum, x) in sums.iter_mut().zip(ones) {
-            *sum = simd.add_f32s(*sum, function(*x));
+        let last = [simd.partial_load_f32s(rest)];
+        for (sum, &x) in sums.iter_mut().zip(ones.iter().chain(&last)) {
+            *sum = if SQUARES { simd.mul_add_e_f32s(x, x, *sum) } else { simd.add_f32s(*sum, x) };
         }
         let [a, b, c, d] = sums;
-        let rest = simd.add_f32s(d, function(simd.partial_load_f32s(rest)));
-        let all = simd.add_f32s(simd.add_f32s(a, b), simd.add_f32s(c, rest));
-        total += f64::from(simd.reduce_sum_f32s(all));
+        total += f64::from(simd.reduce_sum_f32s(simd.add_f32s(simd.add_f32s(a, b), simd.add_f32s(c, d))));
     }
     total
 }
@@ -142,8 +155,8 @@ fn sum_of_powers<S: Simd>(simd: S, row: &[f32]) -> f64 {
     for part in row.chunks(SUMMED) {
         let powers = &mut powers[..part.len()];
         powers.copy_from_slice(part);
-        map(simd, powers, |x| exp(simd, x));
-        total += sum(simd, powers, |e| e);
+        map(simd, Exp, powers);
+        total += sum::<S, false>(simd, powers);
     }
     total
 }

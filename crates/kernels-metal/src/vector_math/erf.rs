@@ -2,7 +2,7 @@
 
 use pulp::Simd;
 
-use super::{exp, polynomial, with_sign};
+use super::{Function, exp, polynomial, with_sign};
 
 /// erf of every lane, within 2 units in the last place.
 ///
@@ -32,20 +32,21 @@ pub(crate) fn erf<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
     with_sign(simd, y, x)
 }
 
+/// [`erf`].
+#[derive(Clone, Copy)]
+pub(crate) struct Erf;
+
+impl Function for Erf {
+    #[inline(always)]
+    fn of<S: Simd>(self, simd: S, x: S::f32s) -> S::f32s {
+        erf(simd, x)
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{Function, check};
+    use super::super::testing::check;
     use super::*;
-
-    #[derive(Clone, Copy)]
-    struct Erf;
-
-    impl Function for Erf {
-        #[inline(always)]
-        fn of<S: Simd>(self, simd: S, x: S::f32s) -> S::f32s {
-            erf(simd, x)
-        }
-    }
 
     /// By its series, which converges everywhere; beyond 6 it is 1 in float64's precision of float32.
     fn reference(x: f64) -> f64 {

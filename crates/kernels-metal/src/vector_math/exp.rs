@@ -2,7 +2,7 @@
 
 use pulp::Simd;
 
-use super::polynomial;
+use super::{Function, polynomial};
 
 /// exp of every lane, within 2 units in the last place; what is too small for a float32 is 0, what is too large infinite.
 ///
@@ -31,20 +31,21 @@ pub(crate) fn exp<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
     simd.select_f32s(simd.greater_than_f32s(x, of(88.8)), of(f32::INFINITY), y)
 }
 
+/// [`exp`].
+#[derive(Clone, Copy)]
+pub(crate) struct Exp;
+
+impl Function for Exp {
+    #[inline(always)]
+    fn of<S: Simd>(self, simd: S, x: S::f32s) -> S::f32s {
+        exp(simd, x)
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{Function, check};
+    use super::super::testing::check;
     use super::*;
-
-    #[derive(Clone, Copy)]
-    struct Exp;
-
-    impl Function for Exp {
-        #[inline(always)]
-        fn of<S: Simd>(self, simd: S, x: S::f32s) -> S::f32s {
-            exp(simd, x)
-        }
-    }
 
     #[test]
     fn is_that_of_float64() {

@@ -2,7 +2,7 @@
 
 use pulp::Simd;
 
-use super::exp;
+use super::{Function, exp};
 
 /// 1 / (1 + exp(-x)) of every lane, within 3 units in the last place.
 ///
@@ -15,20 +15,21 @@ pub(crate) fn sigmoid<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
     simd.div_f32s(above, simd.add_f32s(power, one))
 }
 
+/// [`sigmoid`].
+#[derive(Clone, Copy)]
+pub(crate) struct Sigmoid;
+
+impl Function for Sigmoid {
+    #[inline(always)]
+    fn of<S: Simd>(self, simd: S, x: S::f32s) -> S::f32s {
+        sigmoid(simd, x)
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{Function, check};
+    use super::super::testing::check;
     use super::*;
-
-    #[derive(Clone, Copy)]
-    struct Sigmoid;
-
-    impl Function for Sigmoid {
-        #[inline(always)]
-        fn of<S: Simd>(self, simd: S, x: S::f32s) -> S::f32s {
-            sigmoid(simd, x)
-        }
-    }
 
     #[test]
     fn is_that_of_float64() {

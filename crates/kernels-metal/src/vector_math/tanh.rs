@@ -2,7 +2,7 @@
 
 use pulp::Simd;
 
-use super::{exp, polynomial, with_sign};
+use super::{Function, exp, polynomial, with_sign};
 
 /// tanh of every lane, within 2 units in the last place.
 ///
@@ -21,20 +21,21 @@ pub(crate) fn tanh<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
     with_sign(simd, simd.select_f32s(simd.less_than_f32s(size, of(0.625)), near, far), x)
 }
 
+/// [`tanh`].
+#[derive(Clone, Copy)]
+pub(crate) struct Tanh;
+
+impl Function for Tanh {
+    #[inline(always)]
+    fn of<S: Simd>(self, simd: S, x: S::f32s) -> S::f32s {
+        tanh(simd, x)
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{Function, check};
+    use super::super::testing::check;
     use super::*;
-
-    #[derive(Clone, Copy)]
-    struct Tanh;
-
-    impl Function for Tanh {
-        #[inline(always)]
-        fn of<S: Simd>(self, simd: S, x: S::f32s) -> S::f32s {
-            tanh(simd, x)
-        }
-    }
 
     #[test]
     fn is_that_of_float64() {
