@@ -28,6 +28,7 @@ TURNED = "kt = Transpose <perm = [0, 1, 3, 2]> (k)\n s = MatMul(q, kt)\n"
 NUMBERS = """
     one = Constant <value_float = 1.0> ()
     low = Constant <value_float = -10000.0> ()
+    far = Constant <value_float = -1e9> ()
     lowest = Constant <value = float {-3.4028235e38}> ()
     infinite = Constant <value = float {-inf}> ()
     scale = Constant <value_float = 0.35355339> ()
@@ -122,7 +123,7 @@ ATTENTION = {
     "mask_before_scale": plain(ADDED + "u = Add(s, bias)\n t = Mul(u, scale)\n"),
     "where_lowest": plain(SEEN + "u = Mul(s, scale)\n t = Where(seen, u, lowest)\n"),
     "where_not": plain(SEEN + "hidden = Not(seen)\n u = Mul(s, scale)\n t = Where(hidden, lowest, u)\n"),
-    "where_equal": plain("m4 = Unsqueeze(mask, middles)\n hidden = Equal(m4, zero)\n u = Mul(s, scale)\n t = Where(hidden, low, u)\n"),
+    "where_equal": plain("m4 = Unsqueeze(mask, middles)\n hidden = Equal(m4, zero)\n u = Mul(s, scale)\n t = Where(hidden, far, u)\n"),
     "where_infinite": plain(SEEN + "u = Mul(s, scale)\n t = Where(seen, u, infinite)\n"),
     "bias_of_positions": plain(ADDED + "b2 = Add(bias, positions)\n t = Add(s, b2)\n"),
     "a_scale_for_each_head": plain(ADDED + "u = Mul(temperature, s)\n w = Add(u, positions)\n t = Add(w, bias)\n"),
@@ -136,9 +137,9 @@ ATTENTION = {
         c = Slice(a, zeros, length, three)
         below = Cast <to = 9> (c)
         u = Div(s, root)
-        t = Where(below, u, low)
+        t = Where(below, u, lowest)
     """),
-    "gpt2_by_numbers": plain("""
+    "triangle_by_numbers": plain("""
         shape = Shape(x)
         length = Gather(shape, ones)
         a = Slice(triangle, zeros, length, twos)
@@ -146,11 +147,11 @@ ATTENTION = {
         c = Slice(a, zeros, length, three)
         kept = Mul(s, c)
         other = Sub(one, c)
-        big = Constant <value_float = 10000.0> ()
+        big = Constant <value_float = 1e9> ()
         lost = Mul(other, big)
         t = Sub(kept, lost)
     """),
-    "kept_by_a_mask": plain("f = Cast <to = 1> (mask)\n f4 = Unsqueeze(f, middles)\n seen = Cast <to = 9> (f4)\n b = Cast <to = 1> (seen)\n kept = Mul(b, s)\n g = Sub(one, b)\n lost = Mul(g, low)\n t = Add(kept, lost)\n"),
+    "kept_by_a_mask": plain("f = Cast <to = 1> (mask)\n f4 = Unsqueeze(f, middles)\n seen = Cast <to = 9> (f4)\n b = Cast <to = 1> (seen)\n kept = Mul(b, s)\n g = Sub(one, b)\n lost = Mul(g, far)\n t = Add(kept, lost)\n"),
     "keys_turned_at_once": HEADS + "kt = Transpose <perm = [0, 2, 3, 1]> (k1)\n s = MatMul(q, kt)\n t = Mul(s, scale)\n" + SOFT + END,
     "keys_scaled": heads("kt = Transpose <perm = [0, 1, 3, 2]> (k)\n ks = Mul(kt, scale)\n t = MatMul(q, ks)\n" + SOFT),
     "queries_scaled": heads("qs = Div(q, root)\n kt = Transpose <perm = [0, 1, 3, 2]> (k)\n t = MatMul(qs, kt)\n" + SOFT),
@@ -301,7 +302,7 @@ ATTENTION = {
     """,
     # The same by broadcasting.
     "grouped": GROUPED.replace("MASKED", "t = Identity(u)"),
-    "grouped_and_masked": GROUPED.replace("MASKED", "f5 = Unsqueeze(triangle_of_length, zeros)\n seen = Cast <to = 9> (f5)\n t = Where(seen, u, low)"),
+    "grouped_and_masked": GROUPED.replace("MASKED", "f5 = Unsqueeze(triangle_of_length, zeros)\n seen = Cast <to = 9> (f5)\n t = Where(seen, u, far)"),
     # One head, without axes for it.
     "one_head": each("* = MatMul(x, w*)\n") + """
         kt = Transpose <perm = [0, 2, 1]> (k)
@@ -347,6 +348,8 @@ NEAR_MISSES = {
     "probabilities_masked": heads(TURNED + SEEN + "t = Mul(s, scale)\n p0 = Softmax <axis = -1> (t)\n f = Cast <to = 1> (seen)\n p = Mul(p0, f)\n"),
     "scores_capped": plain("u = Tanh(s)\n t = Mul(u, root)\n"),
     "masked_by_a_small_number": plain(SEEN + "t = Where(seen, s, one)\n"),
+    "a_filling_that_scores_may_reach": plain(SEEN + "t = Where(seen, s, low)\n"),
+    "numbers_that_scores_may_reach": plain("f = Cast <to = 1> (mask)\n f4 = Unsqueeze(f, middles)\n seen = Cast <to = 9> (f4)\n b = Cast <to = 1> (seen)\n kept = Mul(b, s)\n g = Sub(one, b)\n lost = Mul(g, low)\n t = Add(kept, lost)\n"),
     "scores_squared": plain("t = Mul(s, s)\n"),
     "a_scale_for_each_position": plain("t = Mul(s, positions)\n"),
     "kept_or_lost_by_other_numbers": plain("kept = Mul(s, positions)\n g = Sub(one, positions)\n lost = Mul(g, low)\n t = Add(kept, lost)\n"),

@@ -89,8 +89,8 @@ HALF += SEEN + """
 """ + END.replace("y = Reshape(y1, join)", "yh = Reshape(y1, join)\n y = Cast <to = 1> (yh)")
 HALVES = {
     "masked_in_32_bits": "u32 = Cast <to = 1> (u)\n t = Where(seen, u32, lowest)\n p32 = Softmax <axis = -1> (t)",
-    "masked_in_16_bits": "lowh = Cast <to = 10> (low)\n t = Where(seen, u, lowh)\n t32 = Cast <to = 1> (t)\n p32 = Softmax <axis = -1> (t32)",
-    "all_in_16_bits": "lowh = Cast <to = 10> (low)\n t = Where(seen, u, lowh)\n p32 = Softmax <axis = -1> (t)",
+    "masked_in_16_bits": "low16 = Constant <value_float = -65504.0> ()\n lowh = Cast <to = 10> (low16)\n t = Where(seen, u, lowh)\n t32 = Cast <to = 1> (t)\n p32 = Softmax <axis = -1> (t32)",
+    "all_in_16_bits": "low16 = Constant <value_float = -65504.0> ()\n lowh = Cast <to = 10> (low16)\n t = Where(seen, u, lowh)\n p32 = Softmax <axis = -1> (t)",
 }
 
 

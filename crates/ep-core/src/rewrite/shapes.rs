@@ -56,6 +56,7 @@ fn follows(scopes: &Scopes<'_, '_>, maker: &Maker<'_, '_>) -> Option<Vec<Dim>> {
             let to: Vec<Dim> = sizes(scopes, maker.input(1)?)?.iter().map(Size::dim).collect();
             Some(broadcast(&dims(0)?, &to))
         }
+        "ConstantOfShape" => Some(sizes(scopes, maker.input(0)?)?.iter().map(Size::dim).collect()),
         "Range" if scopes.ints(maker.input(0)?)? == [0] && scopes.ints(maker.input(2)?)? == [1] => {
             Some(vec![sizes(scopes, maker.input(1)?)?.first()?.dim()])
         }
@@ -223,5 +224,6 @@ mod tests {
         assert_eq!(known(&steps), "1 N1");
         assert_eq!(known("k = Softmax(x); y = IsNaN(k)"), "N0 N1 32");
         assert_eq!(known("y = Concat<axis=-1>(x, x)"), "N0 N1 64");
+        assert_eq!(known("s = Shape(x); t = Slice(s, [-2], [9], [0]); y = ConstantOfShape(t)"), "N1 32");
     }
 }

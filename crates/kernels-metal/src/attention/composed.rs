@@ -3,7 +3,7 @@
 
 use mlx_safe::{Array, Dtype, PadMode, arange, concatenate, depends, full, where_, zeros};
 
-use super::{Attention, Grads, Inputs, Outputs, Sizes};
+use super::{Attention, Grads, Inputs, Outputs, REPLACES, Sizes};
 use crate::Result;
 
 /// Scores that exist at a time, in bytes; several arrays of that size do.
@@ -163,7 +163,7 @@ impl Problem {
                 where_(&mask, &scores, &hidden())?
             } else {
                 let mask = mask.astype(Dtype::Float32)?;
-                where_(&mask.equal(&hidden())?, &hidden(), &scores.add(&mask)?)?
+                where_(&mask.less_equal(&Array::scalar(REPLACES))?, &mask, &scores.add(&mask)?)?
             };
         }
         if self.causal {

@@ -7,7 +7,8 @@
 //! dV = P^T dY    dS = P * (dY V^T - rowsum(dY * Y))    dQ = scale dS K    dK = scale dS^T Q
 //! ```
 //!
-//! A row whose keys are all masked has Y = 0, lse = -inf and no gradient.
+//! A mask's element of [`REPLACES`] and below stands in the place of the score. A row that is minus infinity has Y = 0,
+//! lse = -inf and no gradient.
 
 mod arrays;
 mod composed;
@@ -23,6 +24,10 @@ pub use kernel::Kernel;
 use crate::{Error, Result};
 
 const KERNEL: &str = "attention";
+
+/// What a mask holds of at most this is not added to a score: it takes its place, even that of NaN. Added to any score below
+/// 10^20 it would be the sum.
+pub const REPLACES: f32 = -1e28;
 
 /// Scaled dot-product attention as one operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

@@ -2,7 +2,7 @@
 
 use half::{bf16, f16};
 use kernels_metal::attention::host::{self, MaskValues};
-use kernels_metal::attention::{Attention, Inputs, Kernel, Outputs};
+use kernels_metal::attention::{Attention, Inputs, Kernel, Outputs, REPLACES};
 use mlx_safe::{Array, Dtype, grad, vjp, where_};
 
 use crate::case::{Case, Found, Kind, Real, case, random, values};
@@ -54,6 +54,25 @@ fn grad_goes_through_the_pullback() {
     near(&attention.forward(&inputs).unwrap().y, &composed(&inputs, 0.6).unwrap());
     for (ours, theirs) in ours(&primals).unwrap().iter().zip(theirs(&primals).unwrap()) {
         near(ours, &theirs);
+    }
+}
+
+/// A key that is hidden may be anything.
+#[test]
+fn what_is_hidden_may_be_no_number() {
+    let with = inputs();
+    let hidden = Array::from_slice(&(0..9).map(|s| s == 4).collect::<Vec<_>>(), &[9, 1]).unwrap();
+    let filled = |x: f32| where_(&hidden, &Array::scalar(x), &with.k).unwrap();
+    let sees = hidden.swapaxes(0, 1).unwrap().logical_not().unwrap();
+    let expected = Inputs { k: filled(0.0), mask: Some(sees.clone()), ..with.clone() };
+    let expected = composed(&expected, 0.6).unwrap();
+    for low in [REPLACES, f32::MIN, f32::NEG_INFINITY] {
+        let mask = where_(&sees, &Array::scalar(0f32), &Array::scalar(low)).unwrap();
+        for no_number in [f32::NAN, f32::INFINITY] {
+            let inputs = Inputs { k: filled(no_number), mask: Some(mask.clone()), ..with.clone() };
+            let attention = Attention { scale: Some(0.6), causal: false };
+            near(&attention.forward(&inputs).unwrap().y, &expected);
+        }
     }
 }
 

@@ -56,6 +56,8 @@ pub enum Kind {
     Bool,
     /// Adds up to 2, and minus infinity to one key in eight.
     Float,
+    /// Puts a low number in the place of three scores in four.
+    Low,
     /// Hides everything.
     Nothing,
 }
@@ -167,8 +169,11 @@ impl Case {
         let flags: Vec<bool> = bias.iter().flatten().map(|&bias| bias.real() == 0.0).collect();
         let floats: Vec<f32> = bias.iter().flatten().map(|bias| bias.real() as f32).collect();
         let mask = self.mask.map(|(sizes, kind)| {
-            let values =
-                if let Kind::Float = kind { MaskValues::Float32(&floats) } else { MaskValues::Bool(&flags) };
+            let values = if matches!(kind, Kind::Float | Kind::Low) {
+                MaskValues::Float32(&floats)
+            } else {
+                MaskValues::Bool(&flags)
+            };
             Mask { sizes, values }
         });
 
@@ -228,6 +233,8 @@ fn bias<T: Real>(sizes: [usize; 4], kind: Kind) -> Vec<T> {
     let value = |i| match (kind, random(i, 9)) {
         (Kind::Nothing, _) => f64::NEG_INFINITY,
         (Kind::Bool, x) if x < 0.75 => 0.0,
+        (Kind::Low, x) if x < 0.25 => 0.0,
+        (Kind::Low, _) => -1e30,
         (Kind::Float, x) if x < 0.875 => 2.0 * x,
         _ => f64::NEG_INFINITY,
     };

@@ -98,6 +98,13 @@ fn rows_that_see_nothing_are_zero() {
     case(65, 9, 32).mask([1, 1, 65, 0], Kind::Bool).check::<f32>();
 }
 
+/// Rows of three keys: some see none, and are even. A log-sum-exp cannot tell of how many numbers as low as that it is.
+#[test]
+fn low_numbers_take_the_place_of_scores() {
+    case(65, 3, 32).mask([1, 1, 65, 3], Kind::Low).compare::<f32>(false);
+    case(66, 135, 24).batch(2).heads(4, 2).mask([2, 1, 66, 135], Kind::Low).compare::<f32>(false);
+}
+
 #[test]
 fn scales() {
     for scale in [0.0, 1e-30, 1e-6, 0.3, -1.0, 3.0] {

@@ -1,86 +1,133 @@
 //! Masks that let query i see keys 0 to i and no more, however a graph makes them: by `Trilu`, by comparing positions, or as a
-//! constant.
+//! constant. The kernel hides for good what it knows to be causal.
 
-use onnx_graph::Tensor;
+use std::cell::Cell;
+
 use onnx_graph::pattern::{Maker, Place, Scopes};
+use onnx_graph::{Dim, Tensor};
 
-use super::matrices::Axis;
-use super::scores::{Kind, LOW, Mask};
+use super::fillings::{hides, is_mild};
+use super::matrices::{Axis, Matrices, same_dims};
+use super::scores::{Kind, Mask};
 
-/// Whether a mask does nothing else. A row always sees a key then, so it does not matter how low the others become.
-pub(crate) fn is_causal(scopes: &Scopes<'_, '_>, mask: &Mask) -> bool {
-    let straight = mask.scores.axes.ends_with(&[Axis::Row, Axis::Col]);
-    straight
-        && match mask.kind {
-            Kind::Chosen { stays, .. } => triangle(scopes, mask.value, 0) == Some(stays),
-            Kind::Added(times) => adds_triangle(scopes, mask.value, times, 0),
-            Kind::Scaled(_) | Kind::Lifted => false,
-        }
+/// The masks, outermost first, of which the kernel knows better than to read them: it hides what they hide, and rows come out
+/// as the graph has them. That is so where a filling is minus infinity and no other is put in its place, or where each
+/// row certainly sees a key: its own.
+pub(crate) fn known(scopes: &Scopes<'_, '_>, masks: &[Mask], q: &Matrices, k: &Matrices) -> Vec<bool> {
+    let sizes = [size(scopes, q, Axis::Row), size(scopes, k, Axis::Col)];
+    let finite = |mask: &Mask| match mask.kind {
+        Kind::Chosen { fill, .. } | Kind::Lifted(fill) => fill.is_finite(),
+        Kind::Added(_) | Kind::Scaled(_) => false,
+    };
+    let is_known = |at: usize| {
+        let Some(fill) = Causal { scopes, sizes: &sizes }.filling(&masks[at]) else { return false };
+        let for_good = fill == f64::NEG_INFINITY && !masks[..at].iter().any(finite);
+        let mut others = masks.iter().enumerate().filter(|(other, _)| *other != at);
+        for_good || others.all(|(_, other)| is_mild(scopes, other, fill))
+    };
+    (0..masks.len()).map(is_known).collect()
 }
 
-/// Whether a value times `times` is 0 where key j <= query i and low elsewhere.
-fn adds_triangle(scopes: &Scopes<'_, '_>, place: Place, times: f64, depth: usize) -> bool {
-    let low = |number: f64| number * times <= LOW;
-    if let Some(tensor) = scopes.constant(place) {
-        return tensor.floats().is_some_and(|numbers| {
-            every(tensor, &numbers, |number, seen| if seen { *number == 0.0 } else { low(*number) })
-        });
-    }
-    let Some(maker) = scopes.maker(place).filter(|_| depth < 16) else { return false };
-    let fill = |i: usize| maker.input(i).and_then(|input| scopes.fill(input));
-    match maker.node.op_type.as_str() {
-        op if !maker.is(op) => false,
-        "Where" => {
-            let of_condition = maker.input(0).and_then(|condition| triangle(scopes, condition, 0));
-            let Some((yes, no)) = fill(1).zip(fill(2)) else { return false };
-            match of_condition {
-                Some(true) => yes == 0.0 && low(no),
-                Some(false) => low(yes) && no == 0.0,
-                None => false,
+fn size(scopes: &Scopes<'_, '_>, view: &Matrices, axis: Axis) -> Dim {
+    let size = || {
+        let at = view.axes.iter().position(|a| *a == axis)?;
+        scopes.shape(view.place)?.0.get(at).cloned()
+    };
+    size().unwrap_or(Dim::Unknown)
+}
+
+/// What is causal over so many queries and keys.
+struct Causal<'s, 'g, 'a> {
+    scopes: &'s Scopes<'g, 'a>,
+    sizes: &'s [Dim; 2],
+}
+
+impl Causal<'_, '_, '_> {
+    /// The highest number by which a mask hides later keys, if it does nothing else.
+    fn filling(&self, mask: &Mask) -> Option<f64> {
+        mask.scores.axes.ends_with(&[Axis::Row, Axis::Col]).then_some(())?;
+        match mask.kind {
+            Kind::Chosen { stays, fill } => (self.triangle(mask.value, 0)? == stays).then_some(fill),
+            Kind::Added(times) => {
+                let number = times * self.added(mask.value, 0)?;
+                hides(number, self.scopes.element(mask.scores.place)).then_some(number)
             }
+            Kind::Scaled(_) | Kind::Lifted(_) => None,
         }
-        "Trilu" => fill(0).is_some_and(low) && trilu(scopes, &maker) == Some((1, true)),
-        _ => passed(scopes, &maker).is_some_and(|input| adds_triangle(scopes, input, times, depth + 1)),
     }
-}
 
-/// `Some(true)` if a value is true (or 1) exactly where key j <= query i in its last two axes, `Some(false)` if exactly
-/// elsewhere.
-fn triangle(scopes: &Scopes<'_, '_>, place: Place, depth: usize) -> Option<bool> {
-    if let Some(tensor) = scopes.constant(place) {
-        let bits = tensor.ints()?;
-        return [true, false]
-            .into_iter()
-            .find(|&lower| every(tensor, &bits, |bit, seen| (*bit != 0) == (seen == lower)));
+    /// The highest number of a value beyond the diagonal, if it is 0 where key j <= query i.
+    fn added(&self, place: Place, depth: usize) -> Option<f64> {
+        let scopes = self.scopes;
+        if let Some(tensor) = scopes.constant(place) {
+            let numbers = tensor.floats()?;
+            let highest = Cell::new(f64::NEG_INFINITY);
+            let fits = |number: &f64, seen: bool| {
+                highest.set(if seen { highest.get() } else { highest.get().max(*number) });
+                !seen || *number == 0.0
+            };
+            return (self.is_whole(place) && every(tensor, &numbers, fits)).then_some(highest.get());
+        }
+        let maker = scopes.maker(place).filter(|_| depth < 16)?;
+        let fill = |i: usize| maker.input(i).and_then(|input| scopes.fill(input));
+        match maker.node.op_type.as_str() {
+            op if !maker.is(op) => None,
+            "Where" => {
+                let (yes, no) = fill(1).zip(fill(2))?;
+                let (seen, hidden) = if self.triangle(maker.input(0)?, 0)? { (yes, no) } else { (no, yes) };
+                (seen == 0.0).then_some(hidden)
+            }
+            "Trilu" if trilu(scopes, &maker) == Some((1, true)) && self.is_whole(place) => fill(0),
+            _ => self.added(passed(scopes, &maker)?, depth + 1),
+        }
     }
-    let maker = scopes.maker(place).filter(|_| depth < 16)?;
-    let below = |i: usize| triangle(scopes, maker.input(i)?, depth + 1);
-    let fill = |i: usize| scopes.fill(maker.input(i)?);
-    match maker.node.op_type.as_str() {
-        op if !maker.is(op) => None,
-        "Not" => below(0).map(|lower| !lower),
-        "And" if fill(1) == Some(1.0) => below(0),
-        "And" if fill(0) == Some(1.0) => below(1),
-        "Equal" => {
-            let (of, with) = if fill(1).is_some() { (0, 1) } else { (1, 0) };
-            match fill(with)? {
-                0.0 => below(of).map(|lower| !lower),
-                1.0 => below(of),
+
+    /// Whether the last two axes certainly have the sizes of the scores', so that nothing is broadcast along them.
+    fn is_whole(&self, place: Place) -> bool {
+        let shape = self.scopes.shape(place);
+        shape.is_some_and(|shape| shape.0.len() >= 2 && same_dims(&shape.0[shape.0.len() - 2..], self.sizes))
+    }
+
+    /// `Some(true)` if a value is true (or 1) exactly where key j <= query i in its last two axes, `Some(false)` if exactly
+    /// elsewhere.
+    fn triangle(&self, place: Place, depth: usize) -> Option<bool> {
+        let scopes = self.scopes;
+        if let Some(tensor) = scopes.constant(place) {
+            let bits = tensor.ints().filter(|_| self.is_whole(place))?;
+            return [true, false]
+                .into_iter()
+                .find(|&lower| every(tensor, &bits, |bit, seen| (*bit != 0) == (seen == lower)));
+        }
+        let maker = scopes.maker(place).filter(|_| depth < 16)?;
+        let below = |i: usize| self.triangle(maker.input(i)?, depth + 1);
+        let whole = |seen: Option<bool>| seen.filter(|_| self.is_whole(place));
+        let fill = |i: usize| scopes.fill(maker.input(i)?);
+        match maker.node.op_type.as_str() {
+            op if !maker.is(op) => None,
+            "Not" => below(0).map(|lower| !lower),
+            "And" if fill(1) == Some(1.0) => below(0),
+            "And" if fill(0) == Some(1.0) => below(1),
+            "Equal" => {
+                let (of, with) = if fill(1).is_some() { (0, 1) } else { (1, 0) };
+                match fill(with)? {
+                    0.0 => below(of).map(|lower| !lower),
+                    1.0 => below(of),
+                    _ => None,
+                }
+            }
+            "Trilu" => match trilu(scopes, &maker)? {
+                _ if fill(0) != Some(1.0) => None,
+                (0, false) => whole(Some(true)),
+                (1, true) => whole(Some(false)),
                 _ => None,
-            }
+            },
+            "Cast" => below(0),
+            "LessOrEqual" => whole(at_most_zero(scopes, &maker, [0, 1], 0)),
+            "Less" => whole(at_most_zero(scopes, &maker, [0, 1], 1)),
+            "GreaterOrEqual" => whole(at_most_zero(scopes, &maker, [1, 0], 0)),
+            "Greater" => whole(at_most_zero(scopes, &maker, [1, 0], 1)),
+            _ => self.triangle(passed(scopes, &maker)?, depth + 1),
         }
-        "Trilu" => match trilu(scopes, &maker)? {
-            _ if fill(0) != Some(1.0) => None,
-            (0, false) => Some(true),
-            (1, true) => Some(false),
-            _ => None,
-        },
-        "Cast" => below(0),
-        "LessOrEqual" => at_most_zero(scopes, &maker, [0, 1], 0),
-        "Less" => at_most_zero(scopes, &maker, [0, 1], 1),
-        "GreaterOrEqual" => at_most_zero(scopes, &maker, [1, 0], 0),
-        "Greater" => at_most_zero(scopes, &maker, [1, 0], 1),
-        _ => triangle(scopes, passed(scopes, &maker)?, depth + 1),
     }
 }
 

@@ -3,7 +3,8 @@
 use onnx_graph::pattern::{Place, Scopes};
 use onnx_graph::{Attribute, Dim, Node, TensorType};
 
-use super::causal::is_causal;
+use super::causal::known;
+use super::fillings::agree;
 use super::layout::{Frame, Operand, broadcast, times, widen};
 use super::matrices::{Axis, Matrices, same, same_dims};
 use super::scores::{Kind, Mask, Scores, frame};
@@ -60,8 +61,10 @@ impl Operands {
         scores: &Scores,
         Choice { even, share }: Choice,
     ) -> Option<Drawn> {
-        let (causal, masks): (Vec<Mask>, Vec<Mask>) =
-            scores.masks.iter().cloned().partition(|mask| is_causal(scopes, mask));
+        let known = known(scopes, &scores.masks, &scores.q, &scores.k);
+        let read = scores.masks.iter().zip(&known).filter(|(_, known)| !**known);
+        let masks: Vec<Mask> = read.map(|(mask, _)| mask.clone()).collect();
+        agree(scopes, &masks).then_some(())?;
         if scores.has_scales() && !even {
             return None;
         }
@@ -136,7 +139,7 @@ impl Operands {
             v,
             dy,
             mask,
-            causal: !causal.is_empty(),
+            causal: known.contains(&true),
             scale,
         })
     }

@@ -4,6 +4,7 @@ use onnx_graph::pattern::Scopes;
 use onnx_graph::{Attribute, Dim, ElementType, Tensor};
 
 use super::factor::{Factor, Part, parts};
+use super::fillings::standing;
 use super::matrices::{Axis, Matrices, plain, same, same_dims};
 use super::scores::{Kind, Mask};
 use super::shared::behind;
@@ -216,11 +217,11 @@ impl Frame {
         }
         let mut sum: Option<Wire> = None;
         for mask in masks.iter().rev() {
-            if mask.kind == Kind::Lifted {
+            if let Kind::Lifted(floor) = mask.kind {
                 // Scores alone never come so low.
                 let Some(lifted) = sum else { continue };
                 let lifted = sketch.cast(lifted, ElementType::Float)?;
-                let low = sketch.constant(Tensor::scalar(f32::MIN));
+                let low = sketch.constant(Tensor::scalar(standing(floor)));
                 sum = Some(sketch.op("Max", &[lifted, low], &[], ranked(ElementType::Float, 4)));
                 continue;
             }
@@ -237,11 +238,9 @@ impl Frame {
                         }
                     }
                 }
-                Kind::Scaled(_) | Kind::Lifted => return None,
+                Kind::Scaled(_) | Kind::Lifted(_) => return None,
                 Kind::Chosen { stays, fill } => {
-                    // The lowest there is hides every score, so that a row of nothing else is even.
-                    let low = if fill.is_finite() { f32::MIN } else { f32::NEG_INFINITY };
-                    let low = sketch.constant(Tensor::scalar(low));
+                    let low = sketch.constant(Tensor::scalar(standing(fill)));
                     let kept = match sum {
                         Some(sum) => sketch.cast(sum, ElementType::Float)?,
                         None => sketch.constant(Tensor::scalar(0f32)),

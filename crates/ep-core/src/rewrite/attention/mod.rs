@@ -3,6 +3,7 @@
 
 mod causal;
 mod factor;
+mod fillings;
 mod flow;
 mod forward;
 mod gradient;

@@ -1,19 +1,14 @@
 //! The scores behind a `Softmax`: scale times queries times keys, with masks added or put in place, in any order, and at most
 //! one scale for each matrix behind them.
 
+use onnx_graph::Dim;
 use onnx_graph::pattern::{Maker, Place, Scopes};
-use onnx_graph::{Dim, ElementType};
 
 use super::factor::{Factor, multiple};
+use super::fillings::{DEEP, hides, is_bit};
 use super::matrices::{Axis, Matrices, even};
 use super::product::Product;
 use crate::rewrite::spelled::polynomial::{Algebra, Polynomial, settled};
-
-/// What is at least this low stands for minus infinity: scores never come near it.
-pub(crate) const LOW: f64 = -1e4;
-
-/// What is at least this low does not change if scores are added.
-const LOWEST: f64 = -1e30;
 
 /// The scores of an attention.
 #[derive(Clone, Debug)]
@@ -44,12 +39,13 @@ pub(crate) struct Mask {
 pub(crate) enum Kind {
     /// It is added, times this number.
     Added(f64),
-    /// Scores stay where it, or as a number whether it is 1, is `stays`; others become `fill`, which is low.
+    /// Scores stay where it, or as a number whether it is 1, is `stays`; others become `fill`, which no score comes near.
     Chosen { stays: bool, fill: f64 },
     /// Scores are multiplied by it to this power, 1 or -1: a number for each matrix.
     Scaled(i32),
-    /// Scores are at least as high as it, which is about as low as numbers go: what masks before it hide comes near it.
-    Lifted,
+    /// Scores are at least as high as this number, which is about as low as numbers go: what masks before it hide comes
+    /// near it.
+    Lifted(f64),
 }
 
 impl Scores {
@@ -152,29 +148,10 @@ fn kept_or_lost(scopes: &Scopes<'_, '_>, maker: &Maker<'_, '_>) -> Option<(Place
             let lost = Algebra { scopes, known: &known }.read(lost);
             let one_less = Polynomial::number(1.0).plus(&Polynomial::of(bit).scaled(-1.0));
             let (_, number) = lost.terms().find(|(factors, _)| factors.is_empty())?;
-            let fits = lost.is_near(&one_less.scaled(number), 1e-6) && is_bit(scopes, bit, 0);
+            let fits = lost.is_near(&one_less.scaled(number), 1e-6) && is_bit(scopes, bit);
             fits.then_some((x, bit, -sign * number))
         })
     })
-}
-
-/// Whether every element is certainly 0 or 1.
-fn is_bit(scopes: &Scopes<'_, '_>, place: Place, depth: usize) -> bool {
-    const PASS: &[&str] =
-        &["Cast", "Expand", "Identity", "Reshape", "Slice", "Squeeze", "Transpose", "Trilu", "Unsqueeze"];
-    if scopes.element(place) == Some(ElementType::Bool) {
-        return true;
-    }
-    if let Some(tensor) = scopes.constant(place) {
-        let ints = || Some(tensor.ints()?.into_iter().map(|v| v as f64).collect());
-        let numbers: Option<Vec<f64>> = tensor.floats().or_else(ints);
-        return numbers.is_some_and(|numbers| numbers.iter().all(|number| [0.0, 1.0].contains(number)));
-    }
-    let Some(maker) = scopes.maker(place).filter(|maker| depth < 8 && PASS.iter().any(|op| maker.is(op)))
-    else {
-        return false;
-    };
-    maker.input(0).is_some_and(|input| is_bit(scopes, input, depth + 1))
 }
 
 /// The ways in which a value can be scores and a mask, where what is made of both is multiplied by `scale` afterwards.
@@ -190,12 +167,16 @@ fn ways(scopes: &Scopes<'_, '_>, view: &Matrices, scale: &Factor) -> Option<Vec<
     if !scale.computed.is_empty() {
         return None;
     }
-    let low = |fill: f64| Some(fill * scale.number).filter(|fill| *fill <= LOW);
+    let element = scopes.element(view.place);
+    let low = |fill: f64| (hides(fill, element) && scale.number > 0.0).then_some(fill * scale.number);
     if maker.is("Max") || maker.is("Clip") && maker.input(2).is_none() {
         let mut found = maker.either_way()?.to_vec();
         found.truncate(if maker.is("Clip") { 1 } else { 2 });
-        found.retain(|(_, floor)| scopes.fill(*floor).is_some_and(|fill| fill * scale.number <= LOWEST));
-        return Some(found.into_iter().map(|(x, floor)| (x, floor, Kind::Lifted)).collect());
+        let lifted = |(x, floor)| {
+            let number = scopes.fill(floor)? * scale.number;
+            (number <= DEEP).then_some((x, floor, Kind::Lifted(number)))
+        };
+        return Some(found.into_iter().filter_map(lifted).collect());
     }
     if let Some((x, bit, lost)) = kept_or_lost(scopes, &maker) {
         return Some(vec![(x, bit, Kind::Chosen { stays: true, fill: low(lost)? })]);

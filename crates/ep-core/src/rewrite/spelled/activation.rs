@@ -26,8 +26,7 @@ pub(super) fn rule<'a>(graph: &Graph<'a>, id: NodeId) -> Option<Replacement<'a>>
         let (activation, whole) = curve.activation(&inside, x, outermost(output), tolerance)?;
         let means = |value| {
             let read = algebra.read(outermost(value));
-            let stays = read.rank.max(inside.rank) == 0
-                || scopes.rank(x).is_some_and(|rank| read.rank.max(inside.rank) <= rank);
+            let stays = [&read, &inside].iter().all(|of_x| of_x.keeps_rank(&scopes, x));
             (stays && read.is_near(&whole, tolerance)).then_some(Role::Whole)
         };
         let found = roots(graph, output, &means)?;

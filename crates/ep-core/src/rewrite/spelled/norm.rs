@@ -107,6 +107,9 @@ impl Norm {
         let known = |place| norm.known(scopes, place);
         let algebra = Algebra { scopes, known: &known };
         let (squares, mut sum) = (algebra.read(of_squares.of), algebra.read(power));
+        if !(squares.keeps_rank(scopes, x) && sum.keeps_rank(scopes, x)) {
+            return None;
+        }
         let epsilon = sum.take(&Factors::new());
         let (x_, mean) = (Polynomial::of(x), Polynomial::of(mean_of(x)));
         let above = x_.clone().plus(&mean.clone().scaled(-1.0));
@@ -125,11 +128,10 @@ impl Norm {
         let known = |place| {
             let known = self.known(scopes, place);
             let constant = || constant_dims(scopes, place).filter(|dims| !dims.is_empty());
-            known.or_else(|| constant().map(|_| Polynomial::of(place)))
+            known.or_else(|| constant().map(|dims| Polynomial::constant(place, dims.len())))
         };
         let mut read = Algebra { scopes, known: &known }.read(outermost(value));
-        // A constant of more axes would give the result more.
-        if read.rank > 0 && scopes.rank(self.x).is_none_or(|rank| read.rank > rank) {
+        if !read.keeps_rank(scopes, self.x) {
             return None;
         }
         let (factors, _) = read.terms().find(|(factors, _)| factors.contains_key(&self.x))?;
@@ -180,16 +182,14 @@ impl Norm {
         })
     }
 
-    /// Whether `place` is a constant that broadcasts to the normalised axes of x and does not change its shape.
+    /// Whether `place` is a constant that broadcasts to the normalised axes of x and does not change their sizes.
     fn fits(&self, scopes: &Scopes<'_, '_>, place: Place) -> bool {
         let (Some(dims), Some(shape)) = (constant_dims(scopes, place), scopes.shape(self.x)) else {
             return false;
         };
         let cut: Vec<usize> = dims.iter().copied().skip_while(|&n| n == 1).collect();
         let matches = |(&n, dim): (&usize, &Dim)| n == 1 || *dim == Dim::from(n);
-        dims.len() <= shape.rank()
-            && cut.len() <= self.axes
-            && cut.iter().rev().zip(shape.0.iter().rev()).all(matches)
+        cut.len() <= self.axes && cut.iter().rev().zip(shape.0.iter().rev()).all(matches)
     }
 
     /// Draws what makes `value`, and one over the root as `inverse`. Gives the number of the node.

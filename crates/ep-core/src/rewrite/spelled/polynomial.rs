@@ -9,6 +9,8 @@ use std::collections::BTreeMap;
 use onnx_graph::ElementType;
 use onnx_graph::pattern::{Maker, Place, Scopes};
 
+use crate::rewrite::spelled::operands::constant_dims;
+
 /// A value of more terms is taken as it is.
 const MOST_TERMS: usize = 12;
 /// After so many values looked at, all others are taken as they are: a product can square itself again and again.
@@ -34,6 +36,11 @@ impl Polynomial {
     /// A value to the power of `halves` / 2.
     pub(crate) fn power_of(place: Place, halves: i32) -> Self {
         Self { terms: BTreeMap::from([(Factors::from([(place, halves)]), 1.0)]), rank: 0 }
+    }
+
+    /// A constant of `rank` axes.
+    pub(crate) fn constant(place: Place, rank: usize) -> Self {
+        Self { rank, ..Self::of(place) }
     }
 
     /// A number.
@@ -75,6 +82,11 @@ impl Polynomial {
         let factors = factors.iter().map(|(&place, halves)| (place, -halves)).collect();
         let inverse = Self { terms: BTreeMap::from([(factors, 1.0 / coefficient)]), rank: self.rank };
         (*coefficient != 0.0).then_some(inverse)
+    }
+
+    /// Whether no constant in it gives what is made of `x` more axes than `x` has.
+    pub(crate) fn keeps_rank(&self, scopes: &Scopes<'_, '_>, x: Place) -> bool {
+        self.rank == 0 || scopes.rank(x).is_some_and(|rank| self.rank <= rank)
     }
 
     /// The terms with their coefficients.
@@ -127,8 +139,7 @@ impl Algebra<'_, '_, '_> {
             return known;
         }
         if let Some(value) = self.scopes.scalar(place) {
-            let rank = self.scopes.rank(place).unwrap_or(0);
-            return Polynomial { rank, ..Polynomial::number(value) };
+            return Polynomial { rank: self.rank_of_number(place), ..Polynomial::number(value) };
         }
         let whole = || Polynomial::of(place);
         let Some(maker) = self.scopes.maker(place).filter(|_| left.get() > 0) else { return whole() };
@@ -156,12 +167,21 @@ impl Algebra<'_, '_, '_> {
             "Reciprocal" => inverse(maker.input(0)?),
             "Sqrt" => self.power(maker.input(0)?, 1, left),
             "Pow" => {
-                let halves = 2.0 * self.scopes.scalar(maker.input(1)?)?;
-                let whole = halves.fract() == 0.0 && halves.abs() <= 8.0;
-                if whole { self.power(maker.input(0)?, halves as i32, left) } else { None }
+                let exponent = maker.input(1)?;
+                let halves = 2.0 * self.scopes.scalar(exponent)?;
+                (halves.fract() == 0.0 && halves.abs() <= 8.0).then_some(())?;
+                let power = self.power(maker.input(0)?, halves as i32, left)?;
+                Some(Polynomial { rank: power.rank.max(self.rank_of_number(exponent)), ..power })
             }
             _ => None,
         }
+    }
+
+    /// The rank of a constant of one element; larger than any if nobody says.
+    fn rank_of_number(&self, place: Place) -> usize {
+        let declared = self.scopes.rank(place);
+        let computed = || Some(constant_dims(self.scopes, place)?.len());
+        declared.or_else(computed).unwrap_or(usize::MAX)
     }
 
     /// A value to the power of `halves` / 2. Of sums, only whole powers are taken apart.

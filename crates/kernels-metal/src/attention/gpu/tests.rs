@@ -28,6 +28,8 @@ enum Kind {
     Bool,
     /// Adds up to 2, and minus infinity to one key in eight.
     Float(Dtype),
+    /// Puts a low number in the place of three scores in four.
+    Low,
     /// Hides everything from one query in two.
     Rows,
 }
@@ -185,6 +187,10 @@ fn mask(shape: &[i32], kind: Kind) -> Array {
             Array::from_slice(&(0..count).map(|i| (i / last).is_multiple_of(2)).collect::<Vec<_>>(), shape)
                 .unwrap()
         }
+        Kind::Low => {
+            let value = |i| if random(i, 9) < 0.25 { 0.0f32 } else { -1e30 };
+            Array::from_slice(&(0..count).map(value).collect::<Vec<_>>(), shape).unwrap()
+        }
         Kind::Float(dtype) => {
             let value = |i| match random(i, 9) as f32 {
                 x if x < 0.875 => 2.0 * x,
@@ -243,6 +249,13 @@ fn masks_of_all_shapes() {
 fn rows_that_see_nothing_are_zero() {
     case(35, 9, 32).mask(&[35, 1], Kind::Rows).check();
     case(35, 40, 32).mask(&[35, 40], Kind::Rows).causal().check();
+}
+
+/// Rows of three keys: some see none, and are even.
+#[test]
+fn low_numbers_take_the_place_of_scores() {
+    case(35, 3, 32).mask(&[35, 3], Kind::Low).compare(false);
+    case(35, 66, 8).heads(2, 4, 2).mask(&[4, 35, 66], Kind::Low).compare(false);
 }
 
 #[test]

@@ -5,6 +5,7 @@ use pulp::Simd;
 use super::block;
 use super::problem::Problem;
 use super::scratch::Scratch;
+use crate::attention::REPLACES;
 use crate::vector_math::exp;
 
 /// A block of rows against a block of keys: `[batch, head, query, key]` is its corner.
@@ -125,9 +126,9 @@ impl Normal {
     }
 }
 
-/// `score` + `bias`; minus infinity hides even what is not a number.
+/// `score` + `bias`, or what stands in the score's place.
 #[inline(always)]
 fn add<S: Simd>(simd: S, score: S::f32s, bias: S::f32s) -> S::f32s {
-    let hidden = simd.splat_f32s(f32::NEG_INFINITY);
-    simd.select_f32s(simd.equal_f32s(bias, hidden), hidden, simd.add_f32s(score, bias))
+    let replaces = simd.less_than_or_equal_f32s(bias, simd.splat_f32s(REPLACES));
+    simd.select_f32s(replaces, bias, simd.add_f32s(score, bias))
 }

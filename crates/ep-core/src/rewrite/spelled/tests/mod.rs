@@ -6,6 +6,7 @@ mod bodies;
 mod convs;
 mod norm_table;
 mod norms;
+mod ranks;
 mod rotaries;
 
 use onnx_graph::Tensor;

@@ -10,7 +10,7 @@ use crate::testing::{E, tensor};
 const SCORES: &[&str] = &["B", "H", "L", "S"];
 
 /// Attention whose scores `masked` changes.
-fn attention(masked: impl Fn(&mut Writer, &Value) -> Value) -> Graph<'static> {
+pub(super) fn attention(masked: impl Fn(&mut Writer, &Value) -> Value) -> Graph<'static> {
     let mut w = Writer::new();
     let [q, k, v, _] = w.inputs();
     let k_columns = w.turned(&k);
@@ -21,13 +21,24 @@ fn attention(masked: impl Fn(&mut Writer, &Value) -> Value) -> Graph<'static> {
     w.finish(&[&y])
 }
 
-/// Whether the operator knows that the mask is causal, and needs no other.
-fn is_causal(graph: &Graph<'static>) -> bool {
+/// Whether the operator knows that a mask is causal, and whether it needs another.
+fn told(graph: &Graph<'static>) -> (bool, bool) {
     let mut graph = graph.clone();
     rewrite::apply(&mut graph, Rules { selective_scan: false, spelled: true }, DeviceType::Cpu).unwrap();
     let (_, node) = graph.nodes().find(|(_, node)| node.op_type == FORWARD).unwrap();
     let told = matches!(node.attributes.get("is_causal"), Some(Attribute::Int(1)));
-    assert_eq!(told, node.inputs().get(3).copied().flatten().is_none());
+    (told, node.inputs().get(3).copied().flatten().is_some())
+}
+
+/// Whether the operator knows that a mask is causal.
+pub(super) fn is_told(graph: &Graph<'static>) -> bool {
+    told(graph).0
+}
+
+/// Whether the operator knows that the mask is causal, and needs no other.
+fn is_causal(graph: &Graph<'static>) -> bool {
+    let (told, masked) = told(graph);
+    assert_ne!(told, masked);
     told
 }
 
@@ -38,7 +49,7 @@ fn checks(causal: bool, masked: impl Fn(&mut Writer, &Value) -> Value) {
 }
 
 /// L by S of ones, as bools.
-fn ones(w: &mut Writer) -> Value {
+pub(super) fn ones(w: &mut Writer) -> Value {
     let one = w.constant(tensor(E::Bool, [], &[1.0]));
     let sizes = size_of(w);
     w.node("Expand", &[&one, &sizes], &[], &["L", "S"], E::Bool)
@@ -65,7 +76,7 @@ fn positions(w: &mut Writer, name: &'static str) -> Value {
     w.node("Unsqueeze", &[&range, &axes], &[], &names, E::Int64)
 }
 
-fn trilu(w: &mut Writer, of: &Value, upper: i64, diagonal: i64) -> Value {
+pub(super) fn trilu(w: &mut Writer, of: &Value, upper: i64, diagonal: i64) -> Value {
     let k = w.constant(tensor(E::Int64, [], &[diagonal as f64]));
     w.node("Trilu", &[of, &k], &[("upper", Attribute::Int(upper))], &["L", "S"], of.element)
 }

@@ -62,7 +62,7 @@ fn masks_that_are_added_before_and_after_the_scale() {
 fn low_numbers_in_place_of_scores() {
     for low in [-3.4e38, -1e9] {
         checks(|w, scores| {
-            let (blind, low) = (w.input("blind", E::Bool, &["B", "1", "L", "S"]), w.number(low));
+            let (blind, low) = (w.input("blind", E::Bool, &["B", "1", "L", "S"]), w.number(f32::MIN));
             let bias = w.input("bias", E::Float, &["H", "L", "S"]);
             let sum = w.like("Add", &[scores, &bias]);
             w.op("Where", &[&blind, &sum, &low], SCORES)

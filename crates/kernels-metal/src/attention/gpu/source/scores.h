@@ -1,4 +1,5 @@
-// Which keys a query sees, and what is added to their scores.
+// Which keys a query sees, and what is added to their scores, or takes their place if it is as low as REPLACES.
+#define REPLACES (-1e28f)
 
 // The sizes that all kernels are given: B, Hq, Hk, L, S, E, Ev, whether causal, and the mask's four.
 struct Problem {
@@ -39,7 +40,10 @@ struct Sight {
         float score = c[i][j] * scale;
         if (all || (n < keys && m < L && !(causal && n > m))) {
           if (MASK == 1 && !mask[int64(m) * row_step + n * column_step]) score = MINUS_INFINITY;
-          if (MASK == 2) score += float(mask[int64(m) * row_step + n * column_step]);
+          if (MASK == 2) {
+            const float bias = float(mask[int64(m) * row_step + n * column_step]);
+            score = bias <= REPLACES ? bias : score + bias;
+          }
         } else {
           score = MINUS_INFINITY;
         }
