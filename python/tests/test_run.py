@@ -65,6 +65,48 @@ def test_a_trace_that_cannot_be_written_is_no_reason_to_leave_nodes(tmp_path):
     assert {e["args"]["provider"] for e in events if "provider" in e["args"]} == {ort_mlx.EP_NAME}
 
 
+FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
+# Inputs, attributes, and types and last sizes of outputs.
+UNREAD = {
+    "EyeLike": (["x"], {}, [(FLOAT, 4)]),
+    "Dropout": (["x"], {}, [(FLOAT, 4), (BOOL, 4)]),
+    "LayerNormalization": (["x", "scale"], {}, [(FLOAT, 4), (FLOAT, 1), (FLOAT, 1)]),
+    "Max": (["x", "x"], {}, [(FLOAT, 4)]),
+    "MaxPool": (["x"], {"kernel_shape": [2]}, [(FLOAT, 3), (INT64, 3)]),
+    "Mean": (["x", "x"], {}, [(FLOAT, 4)]),
+    "Min": (["x", "x"], {}, [(FLOAT, 4)]),
+    "RMSNormalization": (["x", "scale"], {}, [(FLOAT, 4)]),
+    "Sum": (["x", "x"], {}, [(FLOAT, 4)]),
+    "Split": (["x"], {"num_outputs": 2, "axis": -1}, [(FLOAT, 2), (FLOAT, 2)]),
+    "TopK": (["x", "two"], {}, [(FLOAT, 2), (INT64, 2)]),
+}
+
+
+@pytest.mark.parametrize("op", UNREAD)
+def test_outputs_that_nobody_reads_do_no_harm(op):
+    """None of a node's outputs is read, or one of several."""
+    inputs, attributes, outputs = UNREAD[op]
+    names = [f"{op}{i}" for i in range(len(outputs))]
+    node = helper.make_node(op, inputs, names, **attributes)
+    constants = {"scale": np.full(4, 2, np.float32), "two": np.array([2], np.int64)}
+    # Pools want three axes, EyeLike two.
+    before = [] if op == "EyeLike" else ["B"]
+
+    def model(nodes, y, element, last):
+        taken = [("x", FLOAT, [*before, "N", 4])]
+        return make_model(nodes, taken, [(y, element, [*before, "N", last])], constants, opset=23)
+
+    x = np.arange(16, dtype=np.float32).reshape(1, 4, 4)
+    x = x[0] if op == "EyeLike" else x
+    beside = model([node, helper.make_node("Neg", ["x"], ["y"])], "y", FLOAT, 4)
+    np.testing.assert_array_equal(ort_mlx.session(beside, claim="all", device="cpu").run(None, {"x": x})[0], -x)
+    for name, (element, last) in zip(names, outputs) if len(outputs) > 1 else []:
+        one = model([node, helper.make_node("Identity", [name], ["z"])], "z", element, last)
+        reference = onnxruntime.InferenceSession(one, providers=["CPUExecutionProvider"]).run(None, {"x": x})[0]
+        ours = ort_mlx.session(one, claim="all", device="cpu").run(None, {"x": x})[0]
+        np.testing.assert_allclose(ours, reference, rtol=1e-5)
+
+
 def test_shape_arithmetic_stays_in_one_cluster(tmp_path):
     trace = tmp_path / "trace.jsonl"
     ort_mlx.session(flatten_model(), claim="all", device="cpu", trace=str(trace))

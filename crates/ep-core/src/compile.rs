@@ -50,19 +50,18 @@ impl Compiler {
         let label = Label { op_type: node.op_type.clone(), node: name };
         let node_ref = NodeRef::new(graph, id, self.device);
         let op = registry::compile(&node_ref, self).map_err(|source| label.error(source))?;
-        // What nobody reads need not be made.
+        let mut declared = Vec::with_capacity(node.outputs().len());
+        for (i, output) in node.outputs().iter().enumerate() {
+            let dtype = output.map(|_| node_ref.output_dtype(i)).transpose();
+            declared.push(dtype.map_err(|d| label.error(LowerError::Bug(d.to_string())))?);
+        }
         let read =
             |value: &ValueId| !graph.value(*value).uses().is_empty() || graph.outputs().contains(value);
         let outputs: Vec<_> = node.outputs().iter().map(|output| output.filter(read)).collect();
-        let mut wanted = Vec::with_capacity(outputs.len());
-        for (i, output) in outputs.iter().enumerate() {
-            let dtype = output.map(|_| node_ref.output_dtype(i)).transpose();
-            wanted.push(dtype.map_err(|d| label.error(LowerError::Bug(d.to_string())))?);
-        }
         let slots = |values: &[Option<ValueId>]| values.iter().map(|v| v.map(|v| v.0)).collect::<Vec<_>>();
         let mut inputs = slots(node.inputs());
         inputs.extend(node.implicit_inputs().iter().map(|v| Some(v.0)));
-        Ok(Step::new(op, label, inputs, slots(&outputs), wanted))
+        Ok(Step::new(op, label, inputs, slots(&outputs), declared))
     }
 
     fn constant(&self, name: &str, tensor: &Tensor<'_>) -> Result<Value, Error> {

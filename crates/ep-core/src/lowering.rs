@@ -7,7 +7,7 @@ use mlx_safe::{Array, Dtype};
 
 use crate::executable::origins::Origins;
 use crate::host::{HostTensor, shape_i32};
-use crate::program::Label;
+use crate::program::{Label, Slot};
 use crate::run::Run;
 use crate::{LowerError, dtype};
 
@@ -126,25 +126,27 @@ impl Value {
 pub(crate) struct Lowering<'a> {
     inputs: &'a [Option<Value>],
     outputs: Vec<Option<Value>>,
-    wanted: &'a [Option<Dtype>],
+    declared: &'a [Option<Dtype>],
+    read: &'a [Option<Slot>],
     label: &'a Rc<Label>,
     run: &'a mut Run,
 }
 
 impl<'a> Lowering<'a> {
-    /// `wanted` has the declared type of each output that is asked for.
+    /// `declared` has the type of each output that the node names, `read` a slot for each that somebody reads.
     pub(crate) fn new(
         label: &'a Rc<Label>,
         inputs: &'a [Option<Value>],
-        wanted: &'a [Option<Dtype>],
+        declared: &'a [Option<Dtype>],
+        read: &'a [Option<Slot>],
         run: &'a mut Run,
     ) -> Self {
-        Self { inputs, outputs: vec![None; wanted.len()], wanted, label, run }
+        Self { inputs, outputs: vec![None; declared.len()], declared, read, label, run }
     }
 
     pub(crate) fn finish(self) -> Result<Vec<Option<Value>>, LowerError> {
-        for (i, (output, wanted)) in self.outputs.iter().zip(self.wanted).enumerate() {
-            if wanted.is_some() && output.is_none() {
+        for (i, output) in self.outputs.iter().enumerate() {
+            if self.wants(i) && output.is_none() {
                 return Err(LowerError::Bug(format!("output {i} was not made")));
             }
         }
@@ -215,15 +217,15 @@ impl<'a> Lowering<'a> {
         Ok(self.host(i)?.to_floats())
     }
 
-    /// Whether output `i` is asked for.
+    /// Whether output `i` is asked for: the node names it, and somebody reads it.
     pub(crate) fn wants(&self, i: usize) -> bool {
-        self.wanted.get(i).is_some_and(Option::is_some)
+        self.read.get(i).is_some_and(Option::is_some)
     }
 
-    /// The declared type of output `i`.
+    /// The declared type of output `i`, which the node names.
     pub(crate) fn output_dtype(&self, i: usize) -> Result<Dtype, LowerError> {
-        let dtype = self.wanted.get(i).copied().flatten();
-        dtype.ok_or_else(|| LowerError::Bug(format!("output {i} is not asked for")))
+        let dtype = self.declared.get(i).copied().flatten();
+        dtype.ok_or_else(|| LowerError::Bug(format!("the node has no output {i}")))
     }
 
     /// Fails if memory cannot hold an array of `shape`. A lowering that works out tables on the host, as long as sizes that

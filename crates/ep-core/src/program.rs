@@ -35,9 +35,10 @@ pub(crate) struct Step {
     pub(crate) label: Rc<Label>,
     /// The node's inputs, and after them what its bodies read from outside.
     pub(crate) inputs: Vec<Option<Slot>>,
+    /// Where the outputs go that somebody reads.
     pub(crate) outputs: Vec<Option<Slot>>,
-    /// The declared type of each output that is asked for.
-    pub(crate) wanted: Vec<Option<Dtype>>,
+    /// The type of each output that the node names.
+    pub(crate) declared: Vec<Option<Dtype>>,
     /// Slots that nothing reads after this step.
     frees: Vec<Slot>,
 }
@@ -58,9 +59,9 @@ impl Step {
         label: Label,
         inputs: Vec<Option<Slot>>,
         outputs: Vec<Option<Slot>>,
-        wanted: Vec<Option<Dtype>>,
+        declared: Vec<Option<Dtype>>,
     ) -> Self {
-        Self { op, label: Rc::new(label), inputs, outputs, wanted, frees: Vec::new() }
+        Self { op, label: Rc::new(label), inputs, outputs, declared, frees: Vec::new() }
     }
 
     /// The outputs from values by slot.
@@ -97,7 +98,7 @@ impl Step {
     }
 
     fn lower(&self, inputs: &[Option<Value>], run: &mut Run) -> Result<Vec<Option<Value>>, LowerError> {
-        let mut lowering = Lowering::new(&self.label, inputs, &self.wanted, run);
+        let mut lowering = Lowering::new(&self.label, inputs, &self.declared, &self.outputs, run);
         self.op.lower(&mut lowering)?;
         let outputs = lowering.finish()?;
         run.count(&outputs);
@@ -107,17 +108,17 @@ impl Step {
     /// Host results as the step's outputs.
     fn fit(&self, outputs: Vec<HostTensor>) -> Result<Vec<Option<Value>>, LowerError> {
         let mut outputs = outputs.into_iter();
-        let mut values = Vec::with_capacity(self.wanted.len());
-        for wanted in &self.wanted {
+        let mut values = Vec::with_capacity(self.declared.len());
+        for declared in &self.declared {
             let made = outputs.next();
-            let Some(wanted) = wanted else {
+            let Some(declared) = declared else {
                 values.push(None);
                 continue;
             };
             let tensor = made.ok_or_else(|| LowerError::Bug("the host made too few outputs".into()))?;
-            if dtype::to_mlx(tensor.element()) != Some(*wanted) {
+            if dtype::to_mlx(tensor.element()) != Some(*declared) {
                 return Err(LowerError::Bug(format!(
-                    "the host made {}, {wanted:?} is declared",
+                    "the host made {}, {declared:?} is declared",
                     tensor.element()
                 )));
             }

@@ -96,7 +96,9 @@ fn normalise<S: Simd>(simd: S, row: &mut [f32], centred: bool, epsilon: f32) {
         rest = sum::<S, false>(simd, row) / count;
     }
     let power = sum::<S, true>(simd, row) / count - rest * rest;
-    let factor = (1.0 / (power.max(0.0) + f64::from(epsilon)).sqrt()) as f32;
+    // `max` would take 0 for what is not a number.
+    let power = if power < 0.0 { 0.0 } else { power };
+    let factor = (1.0 / (power + f64::from(epsilon)).sqrt()) as f32;
     map(simd, Linear { offset: -rest as f32, factor }, row);
 }
 
@@ -242,6 +244,24 @@ mod tests {
                         assert!((f64::from(y[i]) - wanted).abs() <= bound, "{width}: {} not {wanted}", y[i]);
                     }
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn a_row_with_what_is_no_number_has_none() {
+        for row in [
+            Row::Softmax,
+            Row::LogSoftmax,
+            Row::Norm { centred: true, epsilon: 1e-5 },
+            Row::Norm { centred: false, epsilon: 1e-5 },
+        ] {
+            for at in [0, 17, 40] {
+                let mut x = vec![0.5; 82];
+                x[at] = f32::NAN;
+                apply(row, 41, &mut x, None, None);
+                assert!(x[..41].iter().all(|y| y.is_nan()), "{row:?} {at}");
+                assert!(x[41..].iter().all(|y| y.is_finite()), "{row:?} {at}");
             }
         }
     }
