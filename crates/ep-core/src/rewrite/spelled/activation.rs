@@ -4,7 +4,7 @@
 use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI};
 
 use onnx_graph::pattern::{Maker, Place, Scopes};
-use onnx_graph::{Attribute, ElementType, Graph, NodeId};
+use onnx_graph::{Attribute, ElementType, Graph, NodeId, TensorType};
 
 use crate::rewrite::sketch::{Replacement, Sketch, Wire};
 use crate::rewrite::spelled::operands::operands;
@@ -26,7 +26,7 @@ pub(super) fn rule<'a>(graph: &Graph<'a>, id: NodeId) -> Option<Replacement<'a>>
         let (activation, whole) = curve.activation(&inside, x, outermost(output), tolerance)?;
         let means = |value| {
             let read = algebra.read(outermost(value));
-            let stays = [&read, &inside].iter().all(|of_x| of_x.keeps_rank(&scopes, x));
+            let stays = read.marks.and(inside.marks).fit(&scopes, x, outermost(value));
             (stays && read.is_near(&whole, tolerance)).then_some(Role::Whole)
         };
         let found = roots(graph, output, &means)?;
@@ -34,9 +34,14 @@ pub(super) fn rule<'a>(graph: &Graph<'a>, id: NodeId) -> Option<Replacement<'a>>
         let mut outputs = Vec::with_capacity(found.len());
         for value in found {
             let ty = sketch.ty(Wire::Old(value))?;
-            let x = sketch.cast(Wire::Old(x.value), ty.element)?;
+            let mut x = Wire::Old(x.value);
+            // Neither x nor the result is rounded before the end.
+            if ty.element == ElementType::Float {
+                x = sketch.cast(x, ty.element)?;
+            }
+            let made = TensorType { element: sketch.element(x)?, ..ty };
             let (op, attribute) = activation.node();
-            outputs.push((value, sketch.op(op, &[x], attribute.as_slice(), ty)));
+            outputs.push((value, sketch.op(op, &[x], attribute.as_slice(), made)));
         }
         Some(sketch.replace(activation.name(), outputs)?.downward())
     })

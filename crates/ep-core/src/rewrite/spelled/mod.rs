@@ -4,6 +4,7 @@
 
 mod activation;
 mod conv;
+mod marks;
 mod norm;
 mod operands;
 pub(crate) mod polynomial;

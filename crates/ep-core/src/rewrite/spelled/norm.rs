@@ -8,6 +8,7 @@ use onnx_graph::pattern::{Maker, Place, Scopes, from_front};
 use onnx_graph::{Attribute, Dim, ElementType, Graph, Node, NodeId, TensorType, ValueId};
 
 use crate::rewrite::sketch::{OPSET, Replacement, Sketch, Wire};
+use crate::rewrite::spelled::marks::Marks;
 use crate::rewrite::spelled::operands::constant_dims;
 use crate::rewrite::spelled::polynomial::{Algebra, Factors, Polynomial, near, settled};
 use crate::rewrite::spelled::roots::{Role, roots};
@@ -26,6 +27,8 @@ struct Norm {
     /// How many axes, counted from the last.
     axes: usize,
     epsilon: f64,
+    /// Those of what is under the root.
+    marks: Marks,
     /// How many elements the model takes for granted that these axes have, where it divides sums by their number.
     count: Cell<Option<usize>>,
 }
@@ -102,14 +105,12 @@ impl Norm {
             power,
             axes: of_squares.axes,
             epsilon: 0.0,
+            marks: Marks::default(),
             count: Cell::new(of_squares.count),
         };
         let known = |place| norm.known(scopes, place);
         let algebra = Algebra { scopes, known: &known };
         let (squares, mut sum) = (algebra.read(of_squares.of), algebra.read(power));
-        if !(squares.keeps_rank(scopes, x) && sum.keeps_rank(scopes, x)) {
-            return None;
-        }
         let epsilon = sum.take(&Factors::new());
         let (x_, mean) = (Polynomial::of(x), Polynomial::of(mean_of(x)));
         let above = x_.clone().plus(&mean.clone().scaled(-1.0));
@@ -120,7 +121,8 @@ impl Norm {
         let plain = are(&squares, &x_.times(&x_));
         let centred = are(&squares, &above.times(&above)) && are(&sum, &average) || plain && are(&sum, &less);
         let fits = epsilon >= 0.0 && (centred || plain && are(&sum, &average));
-        fits.then_some(Self { centred, epsilon, ..norm })
+        let marks = squares.marks.and(sum.marks);
+        fits.then_some(Self { centred, epsilon, marks, ..norm })
     }
 
     /// The scale and the bias with which `value` is the result.
@@ -131,7 +133,7 @@ impl Norm {
             known.or_else(|| constant().map(|dims| Polynomial::constant(place, dims.len())))
         };
         let mut read = Algebra { scopes, known: &known }.read(outermost(value));
-        if !read.keeps_rank(scopes, self.x) {
+        if !read.marks.and(self.marks).fit(scopes, self.x, outermost(value)) {
             return None;
         }
         let (factors, _) = read.terms().find(|(factors, _)| factors.contains_key(&self.x))?;

@@ -55,8 +55,10 @@ pub(super) fn operands(scopes: &Scopes<'_, '_>, place: Place) -> Vec<Place> {
     while let Some(&place) = found.get(next).filter(|_| found.len() < 12) {
         next += 1;
         let Some(maker) = scopes.maker(place) else { continue };
-        let arithmetic = ["Add", "Div", "Mul", "Neg", "Pow"].iter().any(|op| maker.is(op));
-        let inputs = (0..maker.node.inputs().len()).filter(|_| arithmetic).filter_map(|i| maker.input(i));
+        let arithmetic =
+            ["Add", "Cast", "CastLike", "Div", "Mul", "Neg", "Pow"].iter().any(|op| maker.is(op));
+        let count = if maker.is("CastLike") { 1 } else { maker.node.inputs().len() };
+        let inputs = (0..count).filter(|_| arithmetic).filter_map(|i| maker.input(i));
         for input in inputs.filter(|input| scopes.scalar(*input).is_none()) {
             let input = settled(scopes, input);
             if !found.contains(&input) {

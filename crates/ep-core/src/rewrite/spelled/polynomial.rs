@@ -1,7 +1,7 @@
 //! A value as a polynomial of the values that it is computed from, so that spellings which mean the same are the same:
 //! x (1 + y) / 2, x * 0.5 * (y + 1) and 0.5 x + 0.5 x y.
 //!
-//! Rounding between 16 and 32 bits on the way is left out: what takes the place of a spelling computes in float32.
+//! What takes the place of a spelling computes in float32: whether the spelling rounds to fewer bits on the way is marked.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use onnx_graph::ElementType;
 use onnx_graph::pattern::{Maker, Place, Scopes};
 
+use crate::rewrite::spelled::marks::Marks;
 use crate::rewrite::spelled::operands::constant_dims;
 
 /// A value of more terms is taken as it is.
@@ -23,8 +24,7 @@ pub(crate) type Factors = BTreeMap<Place, i32>;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Polynomial {
     terms: BTreeMap<Factors, f64>,
-    /// The largest rank of a constant in it, to which values of a lower one broadcast.
-    pub(crate) rank: usize,
+    pub(crate) marks: Marks,
 }
 
 impl Polynomial {
@@ -35,17 +35,18 @@ impl Polynomial {
 
     /// A value to the power of `halves` / 2.
     pub(crate) fn power_of(place: Place, halves: i32) -> Self {
-        Self { terms: BTreeMap::from([(Factors::from([(place, halves)]), 1.0)]), rank: 0 }
+        let terms = BTreeMap::from([(Factors::from([(place, halves)]), 1.0)]);
+        Self { terms, marks: Marks::default() }
     }
 
     /// A constant of `rank` axes.
     pub(crate) fn constant(place: Place, rank: usize) -> Self {
-        Self { rank, ..Self::of(place) }
+        Self { marks: Marks::rank(rank), ..Self::of(place) }
     }
 
     /// A number.
     pub(crate) fn number(value: f64) -> Self {
-        Self { terms: BTreeMap::from([(Factors::new(), value)]), rank: 0 }
+        Self { terms: BTreeMap::from([(Factors::new(), value)]), marks: Marks::default() }
     }
 
     pub(crate) fn plus(mut self, other: &Self) -> Self {
@@ -53,11 +54,11 @@ impl Polynomial {
             *self.terms.entry(factors.clone()).or_default() += coefficient;
         }
         self.terms.retain(|_, coefficient| *coefficient != 0.0);
-        Self { rank: self.rank.max(other.rank), ..self }
+        self.marked(other.marks)
     }
 
     pub(crate) fn times(&self, other: &Self) -> Self {
-        let mut product = Self { terms: BTreeMap::new(), rank: self.rank.max(other.rank) };
+        let mut product = Self { terms: BTreeMap::new(), marks: self.marks.and(other.marks) };
         for (a, x) in &self.terms {
             for (b, y) in &other.terms {
                 let mut factors = a.clone();
@@ -80,13 +81,14 @@ impl Polynomial {
     fn inverse(&self) -> Option<Self> {
         let [(factors, coefficient)] = self.terms.iter().collect::<Vec<_>>()[..] else { return None };
         let factors = factors.iter().map(|(&place, halves)| (place, -halves)).collect();
-        let inverse = Self { terms: BTreeMap::from([(factors, 1.0 / coefficient)]), rank: self.rank };
+        let terms = BTreeMap::from([(factors, 1.0 / coefficient)]);
+        let inverse = Self { terms, marks: self.marks };
         (*coefficient != 0.0).then_some(inverse)
     }
 
-    /// Whether no constant in it gives what is made of `x` more axes than `x` has.
-    pub(crate) fn keeps_rank(&self, scopes: &Scopes<'_, '_>, x: Place) -> bool {
-        self.rank == 0 || scopes.rank(x).is_some_and(|rank| self.rank <= rank)
+    /// The same with more marks.
+    fn marked(self, marks: Marks) -> Self {
+        Self { marks: self.marks.and(marks), ..self }
     }
 
     /// The terms with their coefficients.
@@ -139,7 +141,7 @@ impl Algebra<'_, '_, '_> {
             return known;
         }
         if let Some(value) = self.scopes.scalar(place) {
-            return Polynomial { rank: self.rank_of_number(place), ..Polynomial::number(value) };
+            return Polynomial::number(value).marked(self.marks_of_number(place));
         }
         let whole = || Polynomial::of(place);
         let Some(maker) = self.scopes.maker(place).filter(|_| left.get() > 0) else { return whole() };
@@ -171,17 +173,21 @@ impl Algebra<'_, '_, '_> {
                 let halves = 2.0 * self.scopes.scalar(exponent)?;
                 (halves.fract() == 0.0 && halves.abs() <= 8.0).then_some(())?;
                 let power = self.power(maker.input(0)?, halves as i32, left)?;
-                Some(Polynomial { rank: power.rank.max(self.rank_of_number(exponent)), ..power })
+                Some(power.marked(self.marks_of_number(exponent)))
+            }
+            "Cast" | "CastLike" => {
+                let (from, to) = rounding(self.scopes, maker)?;
+                Some(self.at(from, left).marked(Marks::rounded(to)))
             }
             _ => None,
         }
     }
 
-    /// The rank of a constant of one element; larger than any if nobody says.
-    fn rank_of_number(&self, place: Place) -> usize {
+    /// Those of a constant of one element. If nobody says its rank, it is larger than any.
+    fn marks_of_number(&self, place: Place) -> Marks {
         let declared = self.scopes.rank(place);
         let computed = || Some(constant_dims(self.scopes, place)?.len());
-        declared.or_else(computed).unwrap_or(usize::MAX)
+        Marks::rank(declared.or_else(computed).unwrap_or(usize::MAX))
     }
 
     /// A value to the power of `halves` / 2. Of sums, only whole powers are taken apart.
@@ -192,18 +198,15 @@ impl Algebra<'_, '_, '_> {
             && factors.is_empty()
             && number > 0.0
         {
-            let power = Polynomial::number(number.powf(f64::from(halves) / 2.0));
-            return Some(Polynomial { rank: base.rank, ..power });
+            return Some(Polynomial::number(number.powf(f64::from(halves) / 2.0)).marked(base.marks));
         }
         let base = match (halves > 0 && whole, base.inverse()) {
             (true, _) => base,
             (false, Some(inverse)) if whole => inverse,
             // The root of a product is not the product of the roots, and a sum stays whole under it.
             _ => {
-                return Some(Polynomial {
-                    rank: base.rank,
-                    ..Polynomial::power_of(settled(self.scopes, place), halves)
-                });
+                let whole = Polynomial::power_of(settled(self.scopes, place), halves);
+                return Some(whole.marked(base.marks));
             }
         };
         (1..halves.abs() / 2)
@@ -211,19 +214,15 @@ impl Algebra<'_, '_, '_> {
     }
 }
 
-/// The value behind what does not change it: `Identity`, and casts between floats of up to 32 bits.
+/// The value behind what does not change it: `Identity`, and casts of floats of 16 bits to 32.
 pub(crate) fn settled(scopes: &Scopes<'_, '_>, mut place: Place) -> Place {
-    let narrow = |place| {
-        matches!(
-            scopes.element(place),
-            Some(ElementType::Float | ElementType::Float16 | ElementType::Bfloat16)
-        )
-    };
     while let Some(maker) = scopes.maker(place) {
         let input = match maker.node.op_type.as_str() {
             "Identity" if maker.is("Identity") => maker.input(0),
-            "Cast" | "CastLike" if maker.node.domain.is_empty() && narrow(place) => {
-                maker.input(0).filter(|input| narrow(*input))
+            "Cast" | "CastLike" if maker.node.domain.is_empty() => {
+                let [from, to] = [maker.input(0), Some(place)].map(|place| scopes.element(place?));
+                let widens = to == Some(ElementType::Float) && from.is_some_and(is_half);
+                maker.input(0).filter(|_| widens || from == to && from.is_some())
             }
             _ => None,
         };
@@ -233,6 +232,19 @@ pub(crate) fn settled(scopes: &Scopes<'_, '_>, mut place: Place) -> Place {
         }
     }
     place
+}
+
+/// What a cast to a float of 16 bits rounds, and to which.
+fn rounding(scopes: &Scopes<'_, '_>, cast: &Maker<'_, '_>) -> Option<(Place, ElementType)> {
+    let value = cast.node.outputs().first().copied().flatten()?;
+    let to = scopes.element(Place { depth: cast.depth, value }).filter(|to| is_half(*to))?;
+    let from = cast.input(0)?;
+    let of_floats = scopes.element(from).is_some_and(|from| from == ElementType::Float || is_half(from));
+    of_floats.then_some((from, to))
+}
+
+fn is_half(element: ElementType) -> bool {
+    matches!(element, ElementType::Float16 | ElementType::Bfloat16)
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ mod norm_table;
 mod norms;
 mod ranks;
 mod rotaries;
+mod rounding;
 
 use onnx_graph::Tensor;
 

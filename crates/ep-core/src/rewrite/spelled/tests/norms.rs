@@ -1,4 +1,6 @@
 use super::{Model, check, in_half};
+use crate::testing::graphs::{agrees_within, kernels};
+use crate::testing::{E, f32s, text, tol};
 
 const DIFFERENCE: &str = "m = ReduceMean(x, [-1]); d = Sub(x, m);";
 const SQUARES: &str = "q = Pow(x, 2.0); v = ReduceMean(q, [-1]); e = Add(v, 1e-5); s = Sqrt(e);";
@@ -88,6 +90,27 @@ fn axes_by_attribute() {
     let old = Model { opset: 17, ..Model::new() };
     let nodes = "q = Pow(x, 2.0); v = ReduceMean<axes=[-1]>(q); e = Add(v, 1e-6); s = Sqrt(e); n = Div(x, s); y = Mul(n, w)";
     old.check(nodes, &["rms_norm"]);
+}
+
+/// Over two axes of which one is empty.
+#[test]
+fn nothing_to_normalise() {
+    for (nodes, wanted) in [
+        (
+            "q = Mul(x, x); v = ReduceMean(q, [-2, -1]); e = Add(v, 1e-5); s = Sqrt(e); y = Div(x, s)",
+            "rms_norm",
+        ),
+        (
+            "m = ReduceMean(x, [-2, -1]); d = Sub(x, m); q = Mul(d, d); v = ReduceMean(q, [-2, -1]); e = Add(v, 1e-5); s = Sqrt(e); y = Div(d, s)",
+            "layer_norm",
+        ),
+    ] {
+        let graph = text::graph(18, &[("x", E::Float, &[0, 0, 8])], &[], nodes, &["y"]);
+        assert_eq!(kernels(&graph), [wanted]);
+        for length in [0, 3] {
+            agrees_within(&graph, 18, &[("x", f32s([3, length, 8]))], tol::F32_SUM);
+        }
+    }
 }
 
 #[test]
