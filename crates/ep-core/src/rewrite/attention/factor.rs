@@ -4,6 +4,7 @@ use onnx_graph::pattern::{Place, Scopes};
 use onnx_graph::{Dim, ValueId};
 
 use super::matrices::Matrices;
+use crate::rewrite::spelled::polynomial::rounding;
 
 /// `number` times computed values, each to a power of 1 or -1.
 #[derive(Clone, Debug, PartialEq)]
@@ -66,10 +67,14 @@ pub(crate) struct Part {
     pub(crate) as_read: bool,
 }
 
-/// The view itself and what it is made of, as far as it is only rearranged and multiplied by numbers; the last is the base.
+/// The view itself and what it is made of, as far as it is only rearranged and multiplied by numbers, and not rounded; the last
+/// is the base.
 pub(crate) fn parts(scopes: &Scopes<'_, '_>, view: &Matrices) -> Vec<Part> {
     let mut parts = vec![Part { view: view.clone(), number: 1.0, as_read: true }];
     while let Some(Part { view, number, as_read }) = parts.last() {
+        if scopes.maker(view.place).is_some_and(|maker| rounding(scopes, &maker).is_some()) {
+            break;
+        }
         let next = match view.closer(scopes) {
             Some(closer) => {
                 let as_read = *as_read && !view.regroups(scopes, &closer);

@@ -235,8 +235,9 @@ pub(crate) fn settled(scopes: &Scopes<'_, '_>, mut place: Place) -> Place {
 }
 
 /// What a cast to a float of 16 bits rounds, and to which.
-fn rounding(scopes: &Scopes<'_, '_>, cast: &Maker<'_, '_>) -> Option<(Place, ElementType)> {
+pub(crate) fn rounding(scopes: &Scopes<'_, '_>, cast: &Maker<'_, '_>) -> Option<(Place, ElementType)> {
     let value = cast.node.outputs().first().copied().flatten()?;
+    (cast.is("Cast") || cast.is("CastLike")).then_some(())?;
     let to = scopes.element(Place { depth: cast.depth, value }).filter(|to| is_half(*to))?;
     let from = cast.input(0)?;
     let of_floats = scopes.element(from).is_some_and(|from| from == ElementType::Float || is_half(from));

@@ -1,6 +1,6 @@
 //! Spellings of attention alone.
 
-use onnx_graph::Tensor;
+use onnx_graph::{Attribute, Tensor};
 
 use super::{FORWARD, Value, Writer, check};
 use crate::testing::E;
@@ -171,4 +171,25 @@ fn ranks_that_nobody_declares() {
 
 fn scores_like() -> Value {
     Value { id: onnx_graph::ValueId(0), dims: SCORES.to_vec(), element: E::Float }
+}
+
+/// Queries and keys that a graph rounds are read rounded, though they are transposed before.
+#[test]
+fn queries_that_are_rounded() {
+    let mut w = Writer::new();
+    let [q, k, v, _] = w.inputs();
+    let cast = |w: &mut Writer, value: &Value, to: i64, element: E| {
+        w.node("Cast", &[value], &[("to", Attribute::Int(to))], &value.dims.clone(), element)
+    };
+    let rounded = |w: &mut Writer, value: &Value| {
+        let half = cast(w, value, 10, E::Float16);
+        cast(w, &half, 1, E::Float)
+    };
+    let (q, k) = (w.times(&q, 16.0), w.times(&k, 16.0));
+    let k_columns = w.turned(&k);
+    let (q, k_columns) = (rounded(&mut w, &q), rounded(&mut w, &k_columns));
+    let scores = w.matmul(&q, &k_columns);
+    let p = w.softmax(&scores);
+    let y = w.matmul(&p, &v);
+    check(&w.finish(&[&y]), &[FORWARD]);
 }
