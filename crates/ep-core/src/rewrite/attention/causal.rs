@@ -7,7 +7,7 @@ use onnx_graph::pattern::{Maker, Place, Scopes};
 use onnx_graph::{Dim, Tensor};
 
 use super::fillings::{hides, is_mild};
-use super::matrices::{Axis, Matrices, same_dims};
+use super::matrices::{Axis, Matrices, same, same_dims};
 use super::scores::{Kind, Mask};
 
 /// The masks, outermost first, of which the kernel knows better than to read them: it hides what they hide, and rows come out
@@ -19,8 +19,19 @@ pub(crate) fn known(scopes: &Scopes<'_, '_>, masks: &[Mask], q: &Matrices, k: &M
         Kind::Chosen { fill, .. } | Kind::Lifted(fill) => fill.is_finite(),
         Kind::Added(_) | Kind::Scaled(_) => false,
     };
+    let stack = q.batch_dims(scopes).unwrap_or_default();
+    // In the stack the mask has one matrix, or those that there are anyway.
+    let is_narrow = |mask: &Mask| {
+        let dims = scopes.shape(mask.value).map(|shape| shape.0).unwrap_or_default();
+        let fits = |(axis, dim): (&Axis, &Dim)| match axis {
+            Axis::Batch(n) => *dim == Dim::Known(1) || stack.get(*n).is_some_and(|there| same(dim, there)),
+            Axis::Row | Axis::Col | Axis::One => true,
+        };
+        mask.scores.axes.iter().rev().zip(dims.iter().rev()).all(fits)
+    };
     let is_known = |at: usize| {
-        let Some(fill) = Causal { scopes, sizes: &sizes }.filling(&masks[at]) else { return false };
+        let filling = Causal { scopes, sizes: &sizes }.filling(&masks[at]);
+        let Some(fill) = filling.filter(|_| is_narrow(&masks[at])) else { return false };
         let for_good = fill == f64::NEG_INFINITY && !masks[..at].iter().any(finite);
         let mut others = masks.iter().enumerate().filter(|(other, _)| *other != at);
         for_good || others.all(|(_, other)| is_mild(scopes, other, fill))

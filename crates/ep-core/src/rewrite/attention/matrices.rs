@@ -137,6 +137,16 @@ impl Matrices {
     }
 }
 
+/// Whether a value certainly broadcasts to another and gives it no more axes or entries.
+pub(crate) fn is_no_wider(scopes: &Scopes<'_, '_>, place: Place, than: Place) -> bool {
+    let fits = || {
+        let (dims, others) = (scopes.shape(place)?.0, scopes.shape(than)?.0);
+        let mut pairs = dims.iter().rev().zip(others.iter().rev());
+        Some(dims.len() <= others.len() && pairs.all(|(a, b)| *a == Dim::Known(1) || same(a, b)))
+    };
+    fits() == Some(true)
+}
+
 /// Whether all dimensions are certainly the same.
 pub(crate) fn same_dims(a: &[Dim], b: &[Dim]) -> bool {
     a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(a, b))

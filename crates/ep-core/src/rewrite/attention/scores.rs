@@ -6,7 +6,7 @@ use onnx_graph::pattern::{Maker, Place, Scopes};
 
 use super::factor::{Factor, multiple};
 use super::fillings::{DEEP, hides, is_bit};
-use super::matrices::{Axis, Matrices, even};
+use super::matrices::{Axis, Matrices, even, is_no_wider};
 use super::product::Product;
 use crate::rewrite::spelled::polynomial::{Algebra, Polynomial, settled};
 
@@ -174,7 +174,8 @@ fn ways(scopes: &Scopes<'_, '_>, view: &Matrices, scale: &Factor) -> Option<Vec<
         found.truncate(if maker.is("Clip") { 1 } else { 2 });
         let lifted = |(x, floor)| {
             let number = scopes.fill(floor)? * scale.number;
-            (number <= DEEP).then_some((x, floor, Kind::Lifted(number)))
+            let lifts = number <= DEEP && is_no_wider(scopes, floor, x);
+            lifts.then_some((x, floor, Kind::Lifted(number)))
         };
         return Some(found.into_iter().filter_map(lifted).collect());
     }
@@ -188,7 +189,7 @@ fn ways(scopes: &Scopes<'_, '_>, view: &Matrices, scale: &Factor) -> Option<Vec<
     if maker.is("Where") {
         let (condition, yes, no) = (maker.input(0)?, maker.input(1)?, maker.input(2)?);
         let chosen = |x, stays, other| {
-            let fill = scopes.fill(other).and_then(low)?;
+            let fill = scopes.fill(other).and_then(low).filter(|_| is_no_wider(scopes, other, x))?;
             Some((x, condition, Kind::Chosen { stays, fill }))
         };
         return Some([chosen(yes, true, no), chosen(no, false, yes)].into_iter().flatten().collect());

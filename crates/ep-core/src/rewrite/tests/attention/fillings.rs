@@ -174,6 +174,41 @@ fn a_triangle_beside_another_mask() {
     }
 }
 
+/// What is put in the place of scores may make more of them.
+#[test]
+fn fillings_that_are_broadcast_to() {
+    let filled = |dims: &'static [&'static str; 4]| {
+        let sizes = dims.map(|n| n.parse::<usize>().unwrap_or(1));
+        attention(move |w, scores| {
+            let low = tensor(E::Float, sizes, &vec![-1e9; sizes.iter().product()]);
+            let id = w.b.initializer("low", low);
+            let (mask, low) =
+                (w.input("blind", E::Bool, MASK), Value { id, dims: dims.to_vec(), element: E::Float });
+            w.op("Where", &[&mask, scores, &low], &[dims[0], "H", "L", "S"])
+        })
+    };
+    let narrow = filled(&["1", "1", "1", "1"]);
+    assert_eq!(kernels(&narrow), [FORWARD]);
+    agrees_at(&narrow, SIZES[0]);
+    let wide = filled(&["3", "1", "1", "1"]);
+    assert_eq!(kernels(&wide), NONE);
+    agrees_at(&wide, [1, 3, 5, 7, 4, 6]);
+}
+
+/// A triangle for each of three is no triangle for one.
+#[test]
+fn triangles_that_are_broadcast_to() {
+    let graph = attention(|w, scores| {
+        let ones = ones(w);
+        let (seen, low) = (trilu(w, &ones, 0, 0), w.number(f32::NEG_INFINITY));
+        let shape = w.constant(tensor(E::Int64, [4], &[3.0, 1.0, 1.0, 1.0]));
+        let seen = w.node("Expand", &[&seen, &shape], &[], &["3", "1", "L", "S"], E::Bool);
+        w.op("Where", &[&seen, scores, &low], &["3", "H", "L", "S"])
+    });
+    assert!(!is_told(&graph));
+    agrees_at(&graph, [1, 3, 5, 7, 4, 6]);
+}
+
 /// A triangle with more rows than there are queries makes more of them.
 #[test]
 fn a_triangle_that_is_broadcast_to() {
