@@ -169,6 +169,10 @@ impl Op for Rotary {
             if of_both { Ok([t.clone(), t.clone()]) } else { pairs(t, self.interleaved) }
         };
         let y = turn(&x, &table(&cos)?, &table(&sin)?, self.interleaved)?;
+        // Pairs that were apart are put back into the shape of x.
+        if self.by_half && self.interleaved && y.shape() != x.shape() {
+            return Err(LowerError::invalid(format!("{:?} turned is {:?}", x.shape(), y.shape())));
+        }
         let dtype = cx.output_dtype(0)?;
         cx.emit(0, y.astype(dtype)?)
     }

@@ -1,7 +1,7 @@
 use onnx_graph::Tensor;
 
 use crate::testing::graphs::{agrees_within, kernels};
-use crate::testing::{E, f32s, text, tol};
+use crate::testing::{E, f32s, run_ours, text, tol};
 
 /// Rows and columns of x (B, 4, S, 8) as a model over positions sees them: tables of cosines and sines (S, 8) and (S, 4).
 fn check(nodes: &str, wanted: &[&str]) {
@@ -188,4 +188,23 @@ fn near_misses() {
         let ends = format!("m:0x4x0x4 = {m}; n:0x4x0x4 = {n}; z:0x4x0x8 = Concat<axis=-1>(m, n); {OTHERS}");
         check(&format!("{SLICES} {halves} {ends}"), &[]);
     }
+}
+
+/// Tables wider than the pairs make more elements than x has, which do not go back into its shape.
+#[test]
+fn tables_that_are_too_wide() {
+    let nodes = "b:0x4x0x0 = Slice(x, [1], [9223372036854775807], [3], [2]); a:0x4x0x0 = Slice(x, [0], [9223372036854775807], [3], [2]);
+        ac = Mul(a, c); bs = Mul(b, s); bc = Mul(b, c); as = Mul(a, s); m:0x4x0x0 = Sub(ac, bs); n:0x4x0x0 = Add(bc, as);
+        u1:0x4x0x0x1 = Unsqueeze(m, [-1]); u2:0x4x0x0x1 = Unsqueeze(n, [-1]); t:0x4x0x0x2 = Concat<axis=-1>(u1, u2);
+        w = Shape(x); y:0x4x0x0 = Reshape(t, w)";
+    let inputs: &[(&str, E, &[usize])] =
+        &[("x", E::Float, &[0, 4, 0, 0]), ("c", E::Float, &[0]), ("s", E::Float, &[0])];
+    let graph = text::graph(18, inputs, &[], nodes, &["y"]);
+    assert_eq!(kernels(&graph), ["rotary"]);
+    let x = f32s([2, 4, 3, 2]);
+    let tables = |width: usize| [f32s([width]), f32s([width])];
+    let [c, s] = tables(1);
+    agrees_within(&graph, 18, &[("x", x.clone()), ("c", c), ("s", s)], tol::F32_SUM);
+    let [c, s] = tables(3);
+    assert!(run_ours(&graph, &[&x, &c, &s]).is_err());
 }
