@@ -43,7 +43,7 @@ impl Engine {
         }
         let worker = Worker::of(device)?;
         if let Some(bytes) = options.memory_cache {
-            worker.run(|| mlx_safe::memory::set_cache_limit(bytes))??;
+            worker.keep_freed(bytes)?;
         }
         announce(device.kind);
         Ok(Self { device, claim: options.claim, rules, room, worker })

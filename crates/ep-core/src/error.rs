@@ -171,6 +171,11 @@ pub enum Error {
          or start processes with 'spawn'"
     )]
     Forked,
+    /// The process was forked after MLX was used, and a session wants another limit of MLX's.
+    #[error(
+        "memory_cache cannot be set in a process forked from one that used MLX: set it there, or start processes with 'spawn'"
+    )]
+    ForkedCache,
     /// A thread that serves a device is gone or could not be started.
     #[error("the MLX worker thread failed: {0}")]
     Worker(String),

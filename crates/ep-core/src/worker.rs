@@ -18,6 +18,8 @@ use crate::Error;
 pub(crate) struct Worker {
     pool: rayon::ThreadPool,
     process: u32,
+    /// Whether MLX was in use before this process was forked.
+    inherited: bool,
 }
 
 /// How many bytes of freed memory MLX keeps on a CPU. With its own choice, 32 MiB, a network of images gives pages back to the
@@ -37,6 +39,8 @@ impl Worker {
     pub(crate) fn of(device: Device) -> Result<Arc<Self>, Error> {
         let mut workers = WORKERS.lock().unwrap_or_else(PoisonError::into_inner);
         let workers = workers.get_or_insert_default();
+        let inherited =
+            workers.values().any(|worker| worker.inherited || worker.process != std::process::id());
         if let Some(worker) = workers.get(&device.kind) {
             if worker.process == std::process::id() {
                 return Ok(worker.clone());
@@ -57,14 +61,26 @@ impl Worker {
         pool.install(|| -> Result<(), mlx_safe::Error> {
             device.set_default()?;
             Stream::default_on(device)?.set_current();
-            if device.kind == DeviceType::Cpu {
-                mlx_safe::memory::set_cache_limit(CPU_CACHE)?;
-            }
             Ok(())
         })?;
-        let worker = Arc::new(Self { pool, process: std::process::id() });
+        let worker = Arc::new(Self { pool, process: std::process::id(), inherited });
+        if device.kind == DeviceType::Cpu && !inherited {
+            worker.keep_freed(CPU_CACHE)?;
+        }
         workers.insert(device.kind, worker.clone());
         Ok(worker)
+    }
+
+    /// Has MLX keep up to so many bytes of freed memory for reuse.
+    ///
+    /// # Errors
+    /// [`Error::ForkedCache`] in the child of a process that used MLX: MLX would first wait for streams whose threads are not here.
+    pub(crate) fn keep_freed(&self, bytes: usize) -> Result<(), Error> {
+        if self.inherited {
+            return Err(Error::ForkedCache);
+        }
+        self.run(|| mlx_safe::memory::set_cache_limit(bytes))??;
+        Ok(())
     }
 
     /// Runs `work` on the worker's thread and waits for it.
