@@ -24,19 +24,34 @@ enum Way {
 }
 
 /// The only place that chooses. MLX's CPU back end convolves groups, gaps and spread inputs in a scalar loop, and writes
-/// out of bounds where the padding exceeds the output.
-fn choose(device: DeviceType, axes: &[Axis], groups: i32) -> Way {
+/// out of bounds where the padding exceeds the output. `batch` images have `channels` each.
+fn choose(device: DeviceType, axes: &[Axis], groups: i32, batch: i32, channels: i32) -> Way {
     if groups == 1 && axes.iter().all(|a| (a.kernel, a.stride) == (1, 1)) {
         if device == DeviceType::Gpu { Way::ProductLast } else { Way::Product }
     } else if device == DeviceType::Gpu && axes.len() <= 3 {
         Way::Native
-    } else if matches!(axes.len(), 1 | 2) && axes.iter().all(|a| a.spread == 1) {
-        Way::Host
+    } else if has_host_kernel(axes) {
+        let columns = groups == 1 && in_columns(axes, batch, channels) <= MOST_COLUMNS;
+        if columns { Way::Columns } else { Way::Host }
     } else if groups == 1 && axes.iter().all(apart) {
         Way::Apart
     } else {
         Way::Columns
     }
+}
+
+/// Whether the host's kernel takes such windows.
+fn has_host_kernel(axes: &[Axis]) -> bool {
+    matches!(axes.len(), 1 | 2) && axes.iter().all(|a| a.spread == 1)
+}
+
+/// Up to so many elements of windows side by side, about what a cache holds, copying them for a BLAS product is the quicker way.
+const MOST_COLUMNS: i64 = 2 << 20;
+
+/// How many elements the windows side by side have.
+fn in_columns(axes: &[Axis], batch: i32, channels: i32) -> i64 {
+    let windows = axes.iter().map(|a| i64::from(a.kernel) * i64::from(a.output));
+    windows.fold(i64::from(batch) * i64::from(channels), i64::saturating_mul)
 }
 
 /// Whether windows are as long as the input's elements are apart, and begin with it.
@@ -91,7 +106,7 @@ pub(crate) fn convolve(
         zeros(&shape, work)?
     } else {
         let (x, w) = (x.astype(work)?, w.astype(work)?);
-        match choose(device, axes, groups) {
+        match choose(device, axes, groups, n, c) {
             Way::Product => product(&x, &w, axes, &shape)?,
             Way::ProductLast => return Ok(product_last(&x, &w, bias, axes)?.astype(dtype)?),
             Way::Native => return Ok(native(&x, &w, bias, axes, groups)?.astype(dtype)?),
@@ -286,7 +301,7 @@ mod tests {
             let along: Vec<i32> = [1, 8].into_iter().chain(axes.iter().map(|_| 1)).collect();
             let biased = expected.add(&bias.reshape(&along).unwrap()).unwrap();
             agree(&native(&x, &w, Some(&bias), axes, *groups).unwrap(), &biased);
-            if choose(DeviceType::Cpu, axes, *groups) == Way::Host {
+            if has_host_kernel(axes) {
                 agree(&host(&x, &w, Some(&bias), axes, *groups).unwrap(), &biased);
             }
         }
