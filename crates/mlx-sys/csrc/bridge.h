@@ -43,8 +43,9 @@ int ortmlx_array_new(
     mlx_dtype dtype,
     const mlx_stream s);
 
-/* An array over `data`, without a copy where the back end can work on it as it lies (`lent` then), and of a copy elsewhere, as ortmlx_array_new makes it. Lent
-   memory must stay as it is until ortmlx_take_back has returned; it is not written while `res` is held. */
+/* An array over `data`, without a copy where the back end can work on it as it lies (`lent` then), and of a copy elsewhere, as
+   ortmlx_array_new makes it. Lent memory must stay as it is until ortmlx_take_back has returned; it is not written while `res`
+   is held. */
 int ortmlx_lend(
     mlx_array* res,
     void* data,

@@ -351,7 +351,7 @@ mod tests {
         let w = Array::from_slice(&(0..12).map(|i| i as f32 - 5.0).collect::<Vec<_>>(), &[3, 4])?;
         let bias = floats(&[0.5, -1.5, 2.0, 8.0]);
         let column = floats(&[1.0, 2.0]).reshape(&[2, 1])?;
-        let names = |function: &dyn Fn(&Array) -> Result<Vec<Array>>, shape: &[i32]| -> Result<usize> {
+        let operations = |function: &dyn Fn(&Array) -> Result<Vec<Array>>, shape: &[i32]| -> Result<usize> {
             let count: i32 = shape.iter().product();
             let x = Array::from_slice(&(0..count).map(|i| i as f32 * 0.25 - 1.0).collect::<Vec<_>>(), shape)?;
             let recording = Recording::new(&[Spec::from(&x)], &|x| function(&x[0]))?;
@@ -361,19 +361,19 @@ mod tests {
             }
             Ok(recording.operations())
         };
-        let plain = names(&|x| Ok(vec![x.matmul(&w)?]), &[2, 3])?;
-        assert_eq!(names(&|x| Ok(vec![x.matmul(&w)?.add(&bias)?]), &[2, 3])?, plain);
-        assert_eq!(names(&|x| Ok(vec![bias.add(&x.matmul(&w)?)?]), &[2, 3])?, plain);
-        let batch = names(&|x| Ok(vec![x.matmul(&w)?]), &[2, 2, 3])?;
-        assert_eq!(names(&|x| Ok(vec![x.matmul(&w)?.add(&bias)?]), &[2, 2, 3])?, batch);
+        let plain = operations(&|x| Ok(vec![x.matmul(&w)?]), &[2, 3])?;
+        assert_eq!(operations(&|x| Ok(vec![x.matmul(&w)?.add(&bias)?]), &[2, 3])?, plain);
+        assert_eq!(operations(&|x| Ok(vec![bias.add(&x.matmul(&w)?)?]), &[2, 3])?, plain);
+        let batch = operations(&|x| Ok(vec![x.matmul(&w)?]), &[2, 2, 3])?;
+        assert_eq!(operations(&|x| Ok(vec![x.matmul(&w)?.add(&bias)?]), &[2, 2, 3])?, batch);
         // Not for one row, not what is no row, not where the product is wanted too.
-        assert_eq!(names(&|x| Ok(vec![x.matmul(&w)?.add(&bias)?]), &[1, 3])?, plain + 1);
-        assert_eq!(names(&|x| Ok(vec![x.matmul(&w)?.add(&column)?]), &[2, 3])?, plain + 1);
+        assert_eq!(operations(&|x| Ok(vec![x.matmul(&w)?.add(&bias)?]), &[1, 3])?, plain + 1);
+        assert_eq!(operations(&|x| Ok(vec![x.matmul(&w)?.add(&column)?]), &[2, 3])?, plain + 1);
         let both = |x: &Array| {
             let y = x.matmul(&w)?;
             Ok(vec![y.add(&bias)?, y])
         };
-        assert_eq!(names(&both, &[2, 3])?, plain + 1);
+        assert_eq!(operations(&both, &[2, 3])?, plain + 1);
         Ok(())
     }
 
